@@ -1,0 +1,16 @@
+# eg_flags: what every file of the project is compiled with.
+add_library(eg_flags INTERFACE)
+target_compile_features(eg_flags INTERFACE c_std_11)
+target_compile_definitions(eg_flags INTERFACE _POSIX_C_SOURCE=200809L _DEFAULT_SOURCE)
+target_compile_options(eg_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wundef -Wvla -Werror
+  -ffp-contract=off -fno-math-errno)
+if(EG_SANITIZE)
+  target_compile_options(eg_flags INTERFACE -fsanitize=${EG_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(eg_flags INTERFACE -fsanitize=${EG_SANITIZE})
+endif()
+if(EG_COVERAGE)
+  target_compile_options(eg_flags INTERFACE --coverage)
+  target_link_options(eg_flags INTERFACE --coverage)
+endif()
+set(CMAKE_C_EXTENSIONS OFF)

@@ -1,0 +1,63 @@
+/*
+ * engraft/autograd.h - tapes: the lifetime of tensors, and their differentiation.
+ *
+ * A tape is a scope. Tensors made while it is the innermost one belong to it and are freed by eg_tape_end(), except
+ * those taken out with eg_tensor_keep(). A recording tape also remembers the operations, so that eg_backward() can
+ * differentiate them. Tapes nest; outside any, tensors belong to the context and live as long as it.
+ *
+ *     eg_tape *tape = eg_tape_begin(ctx, EG_RECORD);
+ *     eg_tensor *loss = eg_f_cross_entropy(eg_call(net, x), y);
+ *     eg_status status = eg_backward(loss);
+ *     eg_tape_end(tape);
+ *     eg_optimizer_step(optimizer);
+ *
+ * A call of a module (eg_call) is a scope of its own inside the tape: what its forward made and did not return is
+ * freed when it returns, unless backward needs it.
+ */
+#ifndef ENGRAFT_AUTOGRAD_H
+#define ENGRAFT_AUTOGRAD_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct eg_tape eg_tape;
+
+typedef enum eg_tape_mode {
+    EG_NO_GRAD, /* a scope only: nothing is recorded (inference) */
+    EG_RECORD
+} eg_tape_mode;
+
+/** Opens a scope. NULL on failure (ENOMEM). */
+EG_API eg_tape *eg_tape_begin(eg_context *ctx, eg_tape_mode mode);
+/** Closes it and all scopes opened inside it; frees their tensors. NULL is allowed. */
+EG_API void eg_tape_end(eg_tape *tape);
+/** Whether operations are being recorded now. */
+EG_API bool eg_is_recording(const eg_context *ctx);
+
+/** Adds d loss / d leaf to the gradient of every leaf that requires one. `loss` has one element. The tape's record is
+ *  used up: a second backward through it is EINVAL. NULL loss: its failure is kept. EINVAL when nothing was recorded. */
+EG_API eg_status eg_backward(eg_tensor *loss);
+/** The same from a tensor of any shape, with `grad` = d (something) / d `t` of its shape. */
+EG_API eg_status eg_backward_from(eg_tensor *t, eg_tensor *grad);
+
+/** A function of tensors to be checked: returns one tensor, or NULL on failure. */
+typedef eg_tensor *(*eg_gradcheck_fn)(void *payload, eg_tensor *const *in, size_t n_in);
+
+typedef struct eg_gradcheck_options {
+    size_t struct_size;
+    double eps, atol, rtol; /* 0 = 1e-6, 1e-6, 1e-5 (float64 inputs) */
+    size_t max_entries;     /* sampled entries of each input; 0 = 64 */
+} eg_gradcheck_options;
+
+/** Compares the gradients of fn (projected on a fixed random direction) with central differences, for every float64 input that requires
+ *  a gradient. EINTERNAL with input, entry and both numbers when they differ. `options` may be NULL. */
+EG_API eg_status eg_gradcheck(eg_context *ctx, eg_gradcheck_fn fn, void *payload, eg_tensor *const *in, size_t n_in,
+                              const eg_gradcheck_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

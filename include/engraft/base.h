@@ -1,0 +1,195 @@
+/*
+ * engraft/base.h - contexts, errors, random numbers: what every other layer stands on.
+ *
+ * Ownership, in one sentence: what a `_new`, `_load` or `_clone` function or an out-parameter hands over is the
+ * caller's to release; getters lend; containers keep what they are given, also when they fail; and every tensor that a
+ * function returns belongs to the current tape or scope (see autograd.h) until eg_tensor_keep() takes it out.
+ */
+#ifndef ENGRAFT_BASE_H
+#define ENGRAFT_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EG_VERSION_MAJOR 0
+#define EG_VERSION_MINOR 1
+#define EG_VERSION_PATCH 0
+#define EG_VERSION_STRING "0.1.0"
+
+#if defined(__GNUC__)
+#define EG_API __attribute__((visibility("default")))
+#define EG_PRINTF(format_index, first_arg) __attribute__((format(printf, format_index, first_arg)))
+#else
+#define EG_API
+#define EG_PRINTF(format_index, first_arg)
+#endif
+
+/** The version of the library that runs, "major.minor.patch". Never NULL. */
+EG_API const char *eg_version(void);
+
+/* ---------------------------------------------------------------------------------------------- errors */
+
+/** Every status with the word that messages use for it; the enum and eg_status_name() are made from this list. */
+#define EG_STATUS_LIST(X)                                                                                              \
+    X(OK, "ok")                                                                                                        \
+    X(EINVAL, "invalid argument")                                                                                      \
+    X(ESHAPE, "shape mismatch")                                                                                        \
+    X(EDTYPE, "wrong data type")                                                                                       \
+    X(ENOENT, "not found")                                                                                             \
+    X(EIO, "input/output error")                                                                                       \
+    X(EFORMAT, "malformed data")                                                                                       \
+    X(ENOMEM, "out of memory")                                                                                         \
+    X(EUNSUPPORTED, "not supported")                                                                                   \
+    X(ECANCELED, "canceled")                                                                                           \
+    X(EINTERNAL, "internal error")
+
+#define EG_STATUS_ENUM(name, text) EG_##name,
+/** What a function that can fail returns: EG_OK (0) or why it failed. */
+typedef enum eg_status { EG_STATUS_LIST(EG_STATUS_ENUM) EG_STATUS_COUNT } eg_status;
+#undef EG_STATUS_ENUM
+
+/** A recorded failure. `message` and `where` are never NULL; both live until the next failure in this thread. */
+typedef struct eg_error {
+    eg_status code;
+    const char *message; /* one sentence: what was wrong with which thing, and what was expected */
+    const char *where;   /* name of the function that failed */
+} eg_error;
+
+/** The word for a status, such as "shape mismatch". Never NULL, also for numbers that are no status. */
+EG_API const char *eg_status_name(eg_status status);
+
+/** The most recent failure in this thread; code EG_OK and an empty message when there is none. Never NULL. */
+EG_API const eg_error *eg_error_last(void);
+
+/** The first failure in this thread since it started or since eg_error_clear(): the cause, where later failures only
+ *  followed from it. Never NULL. */
+EG_API const eg_error *eg_error_first(void);
+
+/** Forgets this thread's failures. Call it after handling one. */
+EG_API void eg_error_clear(void);
+
+/** Records a failure and returns `status`: the only way to make one. Use it through eg_fail(). */
+EG_API eg_status eg_fail_at(const char *where, eg_status status, const char *format, ...) EG_PRINTF(3, 4);
+#define eg_fail(status, ...) eg_fail_at(__func__, (status), __VA_ARGS__)
+
+/** Returns from the calling function when `expression` is not EG_OK. */
+#define EG_TRY(expression)                                                                                             \
+    do {                                                                                                               \
+        eg_status eg_try_status_ = (expression);                                                                       \
+        if (eg_try_status_ != EG_OK)                                                                                   \
+            return eg_try_status_;                                                                                     \
+    } while (0)
+
+/** Fails out of the calling function (which returns eg_status) when `condition` does not hold. */
+#define EG_CHECK(condition, status, ...)                                                                               \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            return eg_fail((status), __VA_ARGS__);                                                                     \
+    } while (0)
+
+/* ---------------------------------------------------------------------------------------------- contexts */
+
+/** Everything that would otherwise be global: threads, random numbers, buffer pool, primitive cache, key counter, log.
+ *  A context and all that is made in it are used by one thread at a time; several contexts do not disturb each other. */
+typedef struct eg_context eg_context;
+
+typedef enum eg_log_level { EG_LOG_DEBUG, EG_LOG_INFO, EG_LOG_WARNING } eg_log_level;
+
+/** Receives a line of text without a newline. Called in the thread that uses the context. */
+typedef void (*eg_log_fn)(void *payload, eg_log_level level, const char *text);
+
+typedef struct eg_context_options {
+    size_t struct_size;
+    uint64_t seed;       /* of the context's random numbers; 0 is a seed like any other */
+    int threads;         /* 1 or more; 0 = all processors, or OMP_NUM_THREADS when set */
+    const char *backend; /* "dnnl" or "ref"; NULL = "dnnl" */
+    eg_log_fn log;       /* NULL = silent */
+    void *log_payload;
+} eg_context_options;
+
+/** Makes a context, e.g. eg_context_new(.seed = 1, .threads = 2). NULL on failure (EINVAL: negative threads, unknown
+ *  backend; ENOMEM). Free it with eg_context_free() after all that was made in it. */
+#define eg_context_new(...)                                                                                            \
+    eg_context_new_with(&(eg_context_options){.struct_size = sizeof(eg_context_options), __VA_ARGS__})
+EG_API eg_context *eg_context_new_with(const eg_context_options *options);
+
+/** Frees a context with the scopes still open in it. NULL is allowed. */
+EG_API void eg_context_free(eg_context *ctx);
+
+EG_API int eg_context_threads(const eg_context *ctx);
+EG_API uint64_t eg_context_seed(const eg_context *ctx);
+
+/** Asks what runs in this context to stop at the next step: it returns EG_ECANCELED with all its state saved. May be
+ *  called from a signal handler and from other threads. */
+EG_API void eg_context_cancel(eg_context *ctx);
+EG_API bool eg_context_canceled(const eg_context *ctx);
+
+/** Writes a formatted line to the context's log; does nothing when it has none. */
+EG_API void eg_log(eg_context *ctx, eg_log_level level, const char *format, ...) EG_PRINTF(3, 4);
+
+/** Counters for tests and benchmarks. Bytes are of tensor buffers. */
+typedef struct eg_context_stats {
+    size_t bytes_in_use, bytes_peak, bytes_reserved; /* reserved: taken from the system, in use or kept for reuse */
+    uint64_t system_allocations;                     /* buffers that the pool could not serve */
+    uint64_t primitive_hits, primitive_misses;       /* of the oneDNN primitive cache */
+} eg_context_stats;
+EG_API eg_context_stats eg_context_get_stats(const eg_context *ctx);
+/** Sets bytes_peak to bytes_in_use. */
+EG_API void eg_context_reset_peak(eg_context *ctx);
+
+/** For the end of main(): 0 when nothing failed in this thread; otherwise prints the first failure to standard error
+ *  and returns 1. `ctx` is freed; NULL is allowed. */
+EG_API int eg_exit_status(eg_context *ctx);
+
+/** Frees memory that the library handed over (strings). NULL is allowed. */
+EG_API void eg_free(void *memory);
+
+/* ---------------------------------------------------------------------------------------------- random numbers */
+
+/** A stream of counter-based random numbers (Philox 4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2,
+ *  3", SC 2011): key = seed, counter = (stream, position). A plain value: copying it copies the stream, and the three
+ *  numbers are all there is to save. Results depend on nothing else. */
+typedef struct eg_rng {
+    uint64_t seed, stream, position; /* position counts 32-bit words */
+} eg_rng;
+
+/** A stream for `purpose` (any text, such as "shuffle") and `index` (an epoch, say), from the given seed. */
+EG_API eg_rng eg_rng_make(uint64_t seed, const char *purpose, uint64_t index);
+/** The context's own stream, used by initializers, dropout and random mutators. Lent. */
+EG_API eg_rng *eg_context_rng(eg_context *ctx);
+EG_API uint32_t eg_rng_u32(eg_rng *rng);
+/** Uniform in [0, 1), 53 random bits. */
+EG_API double eg_rng_uniform(eg_rng *rng);
+/** Standard normal (Box-Muller). */
+EG_API double eg_rng_normal(eg_rng *rng);
+/** Uniform in 0 .. n-1 without bias; n at least 1 (0 gives 0). */
+EG_API uint64_t eg_rng_below(eg_rng *rng, uint64_t n);
+/** Shuffles n numbers in place (Fisher-Yates). */
+EG_API void eg_rng_shuffle(eg_rng *rng, int64_t *items, size_t n);
+
+/* ---------------------------------------------------------------------------------------------- options */
+
+/** A number for which 0 is a legal value but not the default: write EG_F64(0.0). All-zero = the default. */
+typedef struct eg_opt_f64 {
+    double value;
+    bool set;
+} eg_opt_f64;
+#define EG_F64(v) ((eg_opt_f64){.value = (v), .set = true})
+
+/** A size in two dimensions in one integer, as in PyTorch: a plain number n stands for (n, n), EG_HW(h, w) for two
+ *  different ones (0 .. 2^30 - 1 each). */
+typedef int64_t eg_hw;
+#define EG_HW(h, w) ((eg_hw)(((int64_t)1 << 60) | ((int64_t)(h) << 30) | (int64_t)(w)))
+static inline int64_t eg_hw_h(eg_hw v) { return v >> 60 == 1 ? (v >> 30) & 0x3fffffff : v; }
+static inline int64_t eg_hw_w(eg_hw v) { return v >> 60 == 1 ? v & 0x3fffffff : v; }
+
+#ifdef __cplusplus
+}
+#endif
+#endif

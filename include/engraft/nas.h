@@ -1,0 +1,309 @@
+/*
+ * engraft/nas.h - neural architecture search: open choices in a model, and what decides them.
+ *
+ * Mutables (layer_choice, input_choice, mutable_scope) mark what is open. A mutator walks a model, binds itself to its
+ * mutables and decides, at each forward pass, which candidates run. An architecture is the record of decisions: key ->
+ * name, index, list or weights. apply_fixed_architecture turns the supernet into a plain network with its weights.
+ */
+#ifndef ENGRAFT_NAS_H
+#define ENGRAFT_NAS_H
+
+#include "data.h"
+#include "nn.h"
+#include "optim.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct eg_mutator eg_mutator;
+
+/* ---------------------------------------------------------------------------------------------- mutables */
+
+/** How the outputs of several chosen candidates become one. NONE: a tuple of them. */
+typedef enum eg_choice_reduction { EG_CHOICE_SUM, EG_CHOICE_MEAN, EG_CHOICE_CONCAT, EG_CHOICE_NONE } eg_choice_reduction;
+
+/* A mutable is a module whose class descends from eg_mutable_class and has a text field `key`. Mutables with the same
+ * key share their decision. */
+EG_API extern const eg_class eg_mutable_class; /* abstract */
+/** Read-only. Without one given, "<Class><n>" with n counted by the context, such as "LayerChoice1". NULL and EINVAL for
+ *  a module that is no mutable. */
+EG_API const char *eg_mutable_key(const eg_module *m);
+/** The dotted path once a mutator has parsed the model ("" for the root); the key before. */
+EG_API const char *eg_mutable_name(eg_module *m);
+/** The mutator it is bound to; NULL (no failure) when there is none. */
+EG_API eg_mutator *eg_mutable_mutator(eg_module *m);
+/** The next automatic key of this context ends in 1 again. */
+EG_API void eg_context_reset_keys(eg_context *ctx);
+
+/** One of several layers, its children under their names: eg_layer_choice(ctx, EG_CHOICES({"conv3x3", a}, {"pool", b}), .key = "op"), or
+ *  EG_MODULES(a, b) for the names "0", "1". Takes any number of inputs and hands them to the chosen candidates. */
+typedef struct eg_layer_choice {
+    eg_module base;
+    eg_module *const *modules; /* the lists are read while it is built and NULL after */
+    size_t n_modules;
+    const eg_named_module *named;
+    size_t n_named;
+    const char *key;
+    int reduction;    /* eg_choice_reduction */
+    bool return_mask; /* forward returns the tuple (output, mask) */
+} eg_layer_choice;
+EG_API extern const eg_class eg_layer_choice_class;
+#define EG_CHOICES(...) EG_NAMED(__VA_ARGS__)
+#define eg_layer_choice(...) eg_new(eg_layer_choice, __VA_ARGS__)
+
+/** Some of several tensors: takes n_candidates inputs. eg_input_choice(ctx, .n_candidates = 2, .n_chosen = EG_N(1)), or
+ *  .choose_from = EG_KEYS("op", EG_NO_KEY). Nothing chosen: eg_none (an empty tuple for EG_CHOICE_NONE). */
+typedef struct eg_input_choice {
+    eg_module base;
+    int64_t n_candidates;           /* 0 = the number in choose_from */
+    const char *const *choose_from; /* NULL-ended list of keys that appear before, or EG_NO_KEY; copied */
+    eg_opt_f64 n_chosen;            /* recommended number, 0 .. n_candidates: EG_N(1); unset = any */
+    const char *key;
+    int reduction;
+    bool return_mask;
+} eg_input_choice;
+EG_API extern const eg_class eg_input_choice_class;
+#define EG_NO_KEY ""
+#define EG_KEYS(...) (const char *const[]){__VA_ARGS__, NULL}
+#define EG_N(n) EG_F64(n)
+#define eg_input_choice(...) eg_new(eg_input_choice, __VA_ARGS__)
+
+/** Abstract: makes a part of the model ("cell") a sub-space of its own, which mutators may use. Derive a class: a struct with
+ *  `eg_module base` and `const char *key`, EG_CLASS(cell, .super = &eg_mutable_scope_class, .fields = EG_FIELDS(EG_TEXT(cell, key, ..)), ..).
+ *  The key is required. Scopes nest. They are among a mutator's mutables, never in decisions. */
+EG_API extern const eg_class eg_mutable_scope_class;
+
+EG_API size_t eg_layer_choice_size(const eg_module *choice);
+EG_API const char *eg_layer_choice_name(const eg_module *choice, size_t i);
+/** NULL without failure for a candidate whose module was removed. Lent. */
+EG_API eg_module *eg_layer_choice_at(const eg_module *choice, size_t i);
+EG_API size_t eg_input_choice_size(const eg_module *choice);
+/** Key that candidate i comes from, or EG_NO_KEY. */
+EG_API const char *eg_input_choice_source(const eg_module *choice, size_t i);
+/** Recommended number of inputs; -1 = any. */
+EG_API int64_t eg_input_choice_n_chosen(const eg_module *choice);
+
+/* ---------------------------------------------------------------------------------------------- architectures */
+
+/** Decisions by key. What export gives and a file holds: a name, an index, a list of either, or a list of weights. */
+typedef struct eg_arch eg_arch;
+EG_API eg_arch *eg_arch_new(void);
+EG_API eg_arch *eg_arch_copy(const eg_arch *arch);
+EG_API void eg_arch_free(eg_arch *arch);
+/** JSON text {"key": value, ..}, keys sorted, 2-space indent; for eg_free(). */
+EG_API char *eg_arch_text(const eg_arch *arch);
+EG_API eg_arch *eg_arch_parse(const char *json);
+EG_API eg_arch *eg_arch_load(const char *path);
+EG_API eg_status eg_arch_save(const eg_arch *arch, const char *path);
+EG_API size_t eg_arch_size(const eg_arch *arch);
+/** Key i in sorted order; its value as JSON text (for eg_free()) by key: NULL and ENOENT when absent. */
+EG_API const char *eg_arch_key(const eg_arch *arch, size_t i);
+EG_API char *eg_arch_value(const eg_arch *arch, const char *key);
+EG_API eg_status eg_arch_set(eg_arch *arch, const char *key, const char *json_value);
+EG_API bool eg_arch_equal(const eg_arch *a, const eg_arch *b);
+
+/* ---------------------------------------------------------------------------------------------- decisions */
+
+/** What a mutator has decided for one key: a 0/1 mask, real weights, or a tensor of weights (for gradients). */
+typedef struct eg_decision {
+    size_t n;
+    bool is_bool;      /* weight entries are 0 or 1 and outputs are taken as they are, not multiplied */
+    double *weights;   /* [n]; owned by the set */
+    eg_tensor *tensor; /* (n) or NULL; kept. Takes the place of weights: every candidate runs */
+} eg_decision;
+
+/** Decisions by key, in order. */
+typedef struct eg_decisions eg_decisions;
+EG_API eg_decisions *eg_decisions_new(void);
+EG_API void eg_decisions_free(eg_decisions *decisions);
+EG_API eg_status eg_decisions_set_mask(eg_decisions *decisions, const char *key, const bool *mask, size_t n);
+EG_API eg_status eg_decisions_set_weights(eg_decisions *decisions, const char *key, const double *weights, size_t n);
+EG_API eg_status eg_decisions_set_tensor(eg_decisions *decisions, const char *key, eg_tensor *weights);
+EG_API const eg_decision *eg_decisions_get(const eg_decisions *decisions, const char *key); /* NULL when absent */
+
+/* ---------------------------------------------------------------------------------------------- mutators */
+
+typedef struct eg_mutator_class eg_mutator_class;
+
+/** One node of the tree of mutables: scopes have children. */
+typedef struct eg_mutable_node {
+    eg_module *module; /* the mutable, lent; NULL for the root */
+    struct eg_mutable_node **children;
+    size_t n_children;
+} eg_mutable_node;
+typedef enum eg_traverse_order { EG_PRE_ORDER, EG_POST_ORDER } eg_traverse_order;
+typedef eg_status (*eg_visit_mutable_fn)(void *payload, eg_module *m);
+/** Visits the mutables of a tree; with `deduplicate` only the first of each key. */
+EG_API eg_status eg_mutable_node_traverse(const eg_mutable_node *node, eg_traverse_order order, bool deduplicate, eg_visit_mutable_fn visit, void *payload);
+
+/** The head of every mutator struct. */
+struct eg_mutator {
+    const eg_mutator_class *cls;
+    eg_context *ctx;
+    eg_module *model;        /* retained while attached */
+    eg_mutable_node *tree;
+    eg_module **mutables;    /* pre-order, the first of each key */
+    size_t n_mutables;
+    eg_decisions *current;   /* what the next forward follows */
+};
+
+/** What a kind of mutator is; NULL functions are those of `super`. Mask argument: *mask receives the decision as a tensor when not NULL. */
+struct eg_mutator_class {
+    size_t struct_size;
+    const char *name;
+    const eg_mutator_class *super; /* NULL = eg_mutator_base_class, which follows mutator->current */
+    size_t instance_size;
+    /** After the model was parsed; makes what the mutator needs (parameters of choices). */
+    eg_status (*build)(eg_mutator *self);
+    void (*finalize)(eg_mutator *self);
+    eg_status (*sample_search)(eg_mutator *self, eg_decisions *out);
+    eg_status (*sample_final)(eg_mutator *self, eg_decisions *out);
+    eg_tensor *(*on_forward_layer_choice)(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in, eg_tensor **mask);
+    eg_tensor *(*on_forward_input_choice)(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in, eg_tensor **mask);
+    eg_status (*enter_mutable_scope)(eg_mutator *self, eg_module *scope);
+    eg_status (*exit_mutable_scope)(eg_mutator *self, eg_module *scope);
+};
+EG_API extern const eg_mutator_class eg_mutator_base_class;
+
+/** Makes a mutator from a prototype struct (its own fields are copied), parses the model, binds every mutable and builds. EINVAL when the model has a
+ *  mutator already, when mutables are nested, when choose_from names a key that does not come before. */
+EG_API eg_mutator *eg_mutator_attach(const eg_mutator_class *cls, size_t size, const void *prototype, eg_module *model);
+/** Unbinds and frees. NULL is allowed. */
+EG_API void eg_mutator_detach(eg_mutator *mutator);
+/** Samples the decisions that the following forward passes follow (sample_search). */
+EG_API eg_status eg_mutator_reset(eg_mutator *mutator);
+/** A final sample as an architecture, in the canonical form. For the caller to free. */
+EG_API eg_arch *eg_mutator_export(eg_mutator *mutator);
+/** Any decisions in that form (every key of the model must be there and no other). */
+EG_API eg_arch *eg_mutator_export_decisions(eg_mutator *mutator, const eg_decisions *decisions);
+/** Current decisions as JSON: key -> list of booleans or weights; for eg_free(). */
+EG_API char *eg_mutator_status(eg_mutator *mutator);
+/** Makes an architecture (checked against the model) the current decisions. */
+EG_API eg_status eg_mutator_set_arch(eg_mutator *mutator, const eg_arch *arch);
+/** The mutator that a model is bound to; NULL when there is none. */
+EG_API eg_mutator *eg_module_mutator(eg_module *model);
+
+/** Uniform: one candidate of each layer choice; n_chosen inputs, or a fair coin for each when unset. Keeps to eg_context_rng(). */
+typedef struct eg_random_mutator {
+    eg_mutator base;
+} eg_random_mutator;
+EG_API extern const eg_mutator_class eg_random_mutator_class;
+EG_API eg_mutator *eg_random_mutator_new(eg_module *model);
+
+/** Continuous relaxation (Liu et al., DARTS, ICLR 2019): one vector of weights a key, with a slot more for "none" as in the reference. */
+typedef struct eg_darts_mutator {
+    eg_mutator base;
+    struct eg_darts_choice *choices;
+    size_t n_choices;
+} eg_darts_mutator;
+EG_API extern const eg_mutator_class eg_darts_mutator_class;
+EG_API eg_mutator *eg_darts_mutator_new(eg_module *model);
+/** The weights (alphas) by key, lent; NULL and ENOENT when absent. */
+EG_API eg_tensor *eg_darts_mutator_alpha(eg_mutator *mutator, const char *key);
+/** All alphas under "<prefix><key>". */
+EG_API eg_status eg_darts_mutator_state(eg_mutator *mutator, const char *prefix, eg_state *state);
+
+/* ---------------------------------------------------------------------------------------------- fixed architectures */
+
+typedef struct eg_fixed_options {
+    size_t struct_size;
+    bool not_strict; /* keys in the architecture that the model lacks are allowed */
+    bool quiet;      /* no log lines */
+} eg_fixed_options;
+/** Turns a model with choices into a plain one: every layer choice with one candidate chosen is replaced by it, its
+ *  weights kept; others keep the chosen candidates only. All is checked before anything changes; errors name key and value,
+ *  missing and unexpected keys (with the closest names). *root (may be NULL) receives the model, which is another one when the root itself was a choice.
+ *  The returned mutator keeps deciding what is left open (input choices); it is bound to the model and freed with it or by eg_mutator_detach(). */
+EG_API eg_mutator *eg_fixed_architecture(eg_module *model, const eg_arch *arch, const eg_fixed_options *options);
+EG_API eg_status eg_apply_fixed_architecture(eg_module *model, const char *path);
+EG_API eg_status eg_apply_arch(eg_module *model, const eg_arch *arch);
+
+/* ---------------------------------------------------------------------------------------------- spaces */
+
+/** What a space needs to know to build a network for a data set. */
+typedef struct eg_space_options {
+    size_t struct_size;
+    eg_shape input;      /* (C, H, W) */
+    int64_t classes;
+    int64_t channels, layers; /* 0 = the space's own */
+    double drop_path;    /* stochastic depth, while training */
+} eg_space_options;
+/** A search space: one file in src/nas/spaces and one line in its table. */
+typedef struct eg_space {
+    const char *name, *help, *source; /* source: the paper */
+    eg_module *(*build)(eg_context *ctx, const eg_space_options *options);
+} eg_space;
+/** By name: NULL and ENOENT (with the closest names). */
+EG_API const eg_space *eg_space_find(const char *name);
+/** NULL-ended list. */
+EG_API const eg_space *const *eg_spaces(void);
+EG_API eg_module *eg_space_build(eg_context *ctx, const char *name, const eg_space_options *options);
+/** {"key": {"_type": "layer_choice", "_value": [..]}, ..} of a model, for eg_free(). */
+EG_API char *eg_search_space_text(eg_module *model);
+
+/* ---------------------------------------------------------------------------------------------- strategies */
+
+typedef struct eg_strategy eg_strategy;
+typedef struct eg_strategy_class eg_strategy_class;
+
+/** What a strategy may ask of the search that runs it. */
+typedef struct eg_strategy_host {
+    void *payload;
+    /** Validation accuracy (0 .. 1) of the shared weights under the mutator's current decisions, batch-norm statistics computed anew for them. */
+    eg_status (*evaluate)(void *payload, double *accuracy);
+    /** Progress of a phase: `done` of `total` pieces of `what`; EG_ECANCELED stops. */
+    eg_status (*progress)(void *payload, const char *what, size_t done, size_t total);
+} eg_strategy_host;
+
+typedef struct eg_strategy_options {
+    size_t struct_size;
+    int64_t evaluations;  /* candidates evaluated in the choice after training; 0 = the strategy's own */
+    int64_t population;   /* of evolutionary choice; 0 = 20 */
+    const char *choice;   /* spos: "evolution" (NULL) or "random" */
+    double arch_lr, arch_weight_decay; /* darts: 0 = 3e-4, 1e-3 */
+    double grad_clip;     /* of weights; 0 = 5, negative = none */
+    uint64_t seed;
+} eg_strategy_options;
+
+/** The head of every strategy struct. */
+struct eg_strategy {
+    const eg_strategy_class *cls;
+    eg_context *ctx;
+    eg_module *model;
+    eg_mutator *mutator;     /* made by start, freed by the base */
+    eg_optimizer *optimizer; /* of the shared weights, lent by the search */
+    const eg_strategy_host *host;
+    eg_strategy_options options;
+};
+
+/** Losses and such of a step, for the log. */
+typedef struct eg_step_result {
+    double loss, accuracy;
+} eg_step_result;
+
+/** What a kind of strategy is: one file in src/nas/strategies and one line in its table. */
+struct eg_strategy_class {
+    size_t struct_size;
+    const char *name, *help, *source;
+    size_t instance_size;
+    bool needs_validation_batches; /* train_step gets a batch of the held-out half as well */
+    bool no_training;              /* `random`: nothing is trained before the choice */
+    eg_status (*start)(eg_strategy *self);
+    eg_status (*train_step)(eg_strategy *self, const eg_batch *train, const eg_batch *valid, eg_step_result *result);
+    /** Picks the architecture after training. */
+    eg_arch *(*choose)(eg_strategy *self);
+    /** State beyond the model's and the weight optimizer's: tensors into / from `state` under `prefix`. May be NULL. */
+    eg_status (*save)(eg_strategy *self, const char *prefix, eg_state *state);
+    eg_status (*load)(eg_strategy *self, const char *prefix, const eg_state *state);
+    void (*finalize)(eg_strategy *self);
+};
+EG_API const eg_strategy_class *eg_strategy_find(const char *name);
+EG_API const eg_strategy_class *const *eg_strategies(void);
+EG_API eg_strategy *eg_strategy_new(const eg_strategy_class *cls, eg_module *model, eg_optimizer *optimizer, const eg_strategy_host *host, const eg_strategy_options *options);
+EG_API void eg_strategy_free(eg_strategy *strategy);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,403 @@
+/*
+ * engraft/nn.h - modules: the object model, the built-in layers, and what can be asked of a whole model.
+ *
+ * A module is a C struct whose first member is eg_module, made from a const class record. Its children, parameters and
+ * buffers sit in named slots that hold the address of the C field, so that replacing a child changes the very pointer
+ * that the module's forward function reads. A layer of one's own is made like the built-in ones:
+ *
+ *     typedef struct scale { eg_module base; int64_t channels; eg_tensor *gain; } scale;
+ *
+ *     static eg_status scale_build(eg_module *self)
+ *     {
+ *         scale *s = EG_CAST(self, scale);
+ *         return EG_PARAM(s, gain, eg_ones(self->ctx, EG_SHAPE(1, s->channels, 1, 1)));
+ *     }
+ *     static eg_tensor *scale_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
+ *     {
+ *         return eg_mul(in[0], EG_CAST(self, scale)->gain);
+ *     }
+ *     EG_CLASS(scale, .build = scale_build, .forward = scale_forward,
+ *              .fields = EG_FIELDS(EG_INT(scale, channels, .min = 1, .help = "channels in and out")));
+ *
+ *     eg_module *m = eg_new(scale, ctx, .channels = 16);
+ *
+ * Constructors hand over one reference; containers and slots keep what they are given (also when they fail), so a tree
+ * is freed by one eg_module_release() of its root. Free a model before its context.
+ */
+#ifndef ENGRAFT_NN_H
+#define ENGRAFT_NN_H
+
+#include "ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct eg_module eg_module;
+typedef struct eg_class eg_class;
+
+/* ---------------------------------------------------------------------------------------------- classes */
+
+typedef enum eg_field_type { EG_FIELD_INT, EG_FIELD_HW, EG_FIELD_FLOAT, EG_FIELD_OPT_FLOAT, EG_FIELD_BOOL, EG_FIELD_TEXT, EG_FIELD_ENUM,
+                             EG_FIELD_MODULES, EG_FIELD_NAMED } eg_field_type;
+
+/** One settable field of a class: the one description from which range checks, printing, cloning and comparison are made. */
+typedef struct eg_field {
+    const char *name; /* NULL ends a table */
+    const char *help;
+    eg_field_type type;
+    size_t offset;
+    double min, max;           /* of numbers; both 0 = any, max below min = no upper bound. EG_HW: of each of the two */
+    double def;                /* stands for a field left 0; 0 = none */
+    const char *const *values; /* EG_ENUM: names of 0, 1, .., then NULL */
+    size_t count_offset;       /* of lists: where their length is */
+} eg_field;
+
+#define EG_FIELD_(type_, kind_, field_, ...) {.name = #field_, .type = kind_, .offset = offsetof(type_, field_), __VA_ARGS__}
+/* The members of these types: int64_t, eg_hw, double, eg_opt_f64, bool, const char * (copied), int (an enum). Each takes at least
+ * .help = "..", e.g. EG_INT(conv, groups, .min = 1, .def = 1, .help = "blocked connections"). */
+#define EG_INT(type, ...) EG_FIELD_(type, EG_FIELD_INT, __VA_ARGS__)
+#define EG_HW_FIELD(type, ...) EG_FIELD_(type, EG_FIELD_HW, __VA_ARGS__)
+#define EG_FLOAT(type, ...) EG_FIELD_(type, EG_FIELD_FLOAT, __VA_ARGS__)
+#define EG_OPT_FLOAT(type, ...) EG_FIELD_(type, EG_FIELD_OPT_FLOAT, __VA_ARGS__)
+#define EG_BOOL(type, ...) EG_FIELD_(type, EG_FIELD_BOOL, __VA_ARGS__)
+#define EG_TEXT(type, ...) EG_FIELD_(type, EG_FIELD_TEXT, __VA_ARGS__)
+#define EG_ENUM(type, ...) EG_FIELD_(type, EG_FIELD_ENUM, __VA_ARGS__)
+/* Lists of children, set by EG_MODULES(..) and EG_NAMED(..): they become child slots before build is called, and NULL. */
+#define EG_MODULES_FIELD(type) EG_LIST_(type, EG_FIELD_MODULES, modules, n_modules, "modules, named \"0\", \"1\", ..")
+#define EG_NAMED_FIELD(type) EG_LIST_(type, EG_FIELD_NAMED, named, n_named, "modules and their names")
+#define EG_LIST_(type_, kind_, field_, count_, help_)                                                                  \
+    {.name = #field_, .type = kind_, .offset = offsetof(type_, field_), .count_offset = offsetof(type_, count_), .help = help_}
+#define EG_FIELDS(...) (const eg_field[]){__VA_ARGS__, {.name = NULL}}
+
+/** What a kind of module is. Functions left NULL are those of `super`, and in the end of the base class. */
+struct eg_class {
+    size_t struct_size;
+    const char *name; /* printed: "Conv2d" */
+    const eg_class *super;
+    size_t instance_size;
+    const eg_field *fields; /* of this class; those of super come first. NULL = none */
+    /** Checks the fields, makes parameters and children. Runs once, after the fields were copied and checked. */
+    eg_status (*build)(eg_module *self);
+    /** Computes the output (eg_tuple for several) from n_in tensors; NULL on failure. Base: EUNSUPPORTED. */
+    eg_tensor *(*forward)(eg_module *self, eg_tensor *const *in, size_t n_in);
+    size_t n_inputs; /* how many tensors forward takes; 0 = 1, EG_ANY_INPUTS = any number */
+    /** Called before and after forward; leave also when enter or forward failed. May be NULL. */
+    eg_status (*enter)(eg_module *self);
+    eg_status (*leave)(eg_module *self);
+    /** Copies what fields and slots do not hold into a clone. May be NULL. */
+    eg_status (*copy)(eg_module *dst, const eg_module *src);
+    /** Frees what fields and slots do not hold. May be NULL. */
+    void (*finalize)(eg_module *self);
+    /** Writes what stands in the parentheses when printed, as PyTorch prints it, with at most `size` bytes. NULL = the
+     *  fields that differ from their defaults. */
+    void (*describe)(const eg_module *self, char *text, size_t size);
+};
+#define EG_ANY_INPUTS SIZE_MAX
+
+/** Defines the class record `type_class` of a module struct `type`, printed under the struct's name:
+ *  EG_CLASS(block, .build = .., .forward = .., .fields = EG_FIELDS(..)); */
+#define EG_CLASS(type, ...) EG_NAMED_CLASS(type, #type, __VA_ARGS__)
+/** The same with a printed name of its own. */
+#define EG_NAMED_CLASS(type, printed, ...)                                                                             \
+    const eg_class type##_class = {                                                                                    \
+        .struct_size = sizeof(eg_class), .name = printed, .instance_size = sizeof(type), __VA_ARGS__}
+
+/* ---------------------------------------------------------------------------------------------- modules */
+
+typedef enum eg_slot_kind { EG_SLOT_CHILD, EG_SLOT_PARAMETER, EG_SLOT_BUFFER } eg_slot_kind;
+
+typedef struct eg_slot eg_slot; /* opaque */
+typedef struct eg_hook eg_hook; /* opaque */
+
+/** The head of every module. Members are read freely; they are changed through functions. */
+struct eg_module {
+    const eg_class *cls;
+    char *name; /* of the slot it was first put in; NULL for a root */
+    size_t refs;
+    eg_slot *slots;
+    size_t n_slots, slots_capacity;
+    eg_hook *hooks;
+    size_t n_hooks, hooks_capacity;
+    bool training;
+    eg_status status; /* first failure of a slot, for eg_module_status() */
+    void *extension;  /* what a family of classes keeps beside the struct (mutables do); not cloned */
+    void (*free_extension)(void *extension);
+    eg_context *ctx;  /* last, so that { .base.ctx = ctx, 16, 32 } goes on with the fields of the class */
+};
+
+EG_API extern const eg_class eg_module_class; /* the base class, "Module" */
+
+/** Makes a module: copies the fields of `prototype` (a struct of the class, `size` bytes of it), fills defaults,
+ *  checks ranges and builds. NULL on failure; child modules in the prototype (lists) are released then. Use it through
+ *  eg_new(). */
+EG_API eg_module *eg_module_new(const eg_class *cls, size_t size, const void *prototype);
+#define eg_new(type, ...) eg_module_new(&type##_class, sizeof(type), &(type){.base.ctx = __VA_ARGS__})
+
+EG_API eg_module *eg_module_retain(eg_module *m);
+EG_API void eg_module_release(eg_module *m); /* NULL is allowed */
+
+EG_API bool eg_is_a(const eg_module *m, const eg_class *cls); /* subclasses too; false for NULL */
+/** The module as its own struct: NULL (and EINVAL) when it is not of that class. */
+#define EG_CAST(m, type) ((type *)eg_module_cast((m), &type##_class))
+EG_API void *eg_module_cast(eg_module *m, const eg_class *cls);
+
+/* ---- slots: each macro takes a pointer to the struct, the name of the field, and the value to put into it.
+ * The slot takes over a child's reference and keeps a tensor. A NULL value is a failure, remembered in the module. ---- */
+#define EG_SLOT(self, field, child) eg_module_add_child(&(self)->base, #field, &(self)->field, (child))
+#define EG_PARAM(self, field, tensor) eg_module_add_parameter(&(self)->base, #field, &(self)->field, (tensor))
+#define EG_BUFFER(self, field, tensor) eg_module_add_buffer(&(self)->base, #field, &(self)->field, (tensor))
+/** `field` may be NULL: the module keeps the pointer itself (lists of children). Names: not empty, without '.'; EINVAL
+ *  when taken. A parameter is made to require a gradient; eg_none as value = absent (no bias). */
+EG_API eg_status eg_module_add_child(eg_module *m, const char *name, eg_module **field, eg_module *child);
+EG_API eg_status eg_module_add_parameter(eg_module *m, const char *name, eg_tensor **field, eg_tensor *t);
+EG_API eg_status eg_module_add_buffer(eg_module *m, const char *name, eg_tensor **field, eg_tensor *t);
+/** First failure of a slot of this module: what a build function returns at its end. */
+EG_API eg_status eg_module_status(const eg_module *m);
+
+EG_API size_t eg_module_n_children(const eg_module *m);
+/** Child i in order of registration and its name (may be NULL). A slot can be empty: NULL without failure. Lent. */
+EG_API eg_module *eg_module_child_at(const eg_module *m, size_t i, const char **name);
+/** By dotted path ("layers.0.conv"); "" is m itself. NULL and ENOENT (naming the closest) when there is none. Lent. */
+EG_API eg_module *eg_module_find(eg_module *m, const char *path);
+/** Puts `child` (taken over) in the place of the child of that name, in every slot of m that holds the same module; NULL empties
+ *  the slot. */
+EG_API eg_status eg_module_set_child(eg_module *m, const char *name, eg_module *child);
+EG_API eg_status eg_module_remove_child(eg_module *m, const char *name);
+/** Tensor of a parameter or buffer by dotted path. Lent. */
+EG_API eg_tensor *eg_module_tensor(eg_module *m, const char *path);
+
+/* ---- running ---- */
+
+/** Runs the module: eg_call(m, x) or eg_call(m, x, y). A scope: see autograd.h. Hooks run around forward. NULL on failure. */
+#define eg_call(m, ...)                                                                                                \
+    eg_module_call((m), (eg_tensor *const[]){__VA_ARGS__}, sizeof((eg_tensor *const[]){__VA_ARGS__}) / sizeof(eg_tensor *))
+EG_API eg_tensor *eg_module_call(eg_module *m, eg_tensor *const *in, size_t n_in);
+
+/** Training or evaluation mode, for m and all below it. */
+EG_API void eg_module_train(eg_module *m, bool training);
+EG_API void eg_module_set_requires_grad(eg_module *m, bool requires_grad);
+EG_API void eg_module_zero_grad(eg_module *m);
+
+/** A pre-hook sees the inputs (and may return a replacement of in[0], else NULL = unchanged); a hook sees the output and may return a
+ *  replacement. A hook that fails sets *failed. */
+typedef eg_tensor *(*eg_hook_fn)(void *payload, eg_module *m, eg_tensor *t, bool *failed);
+EG_API eg_status eg_module_add_pre_hook(eg_module *m, eg_hook_fn fn, void *payload, uint64_t *id);
+EG_API eg_status eg_module_add_hook(eg_module *m, eg_hook_fn fn, void *payload, uint64_t *id);
+EG_API eg_status eg_module_remove_hook(eg_module *m, uint64_t id);
+
+/* ---- walking ---- */
+
+/** Called for each module, parents first, each once (under its first path); path "" is the root. Stops at the first failure. */
+typedef eg_status (*eg_visit_fn)(void *payload, const char *path, eg_module *m);
+EG_API eg_status eg_module_walk(eg_module *m, eg_visit_fn visit, void *payload);
+/** Called for each parameter and buffer in the order of the state dict. A tensor shared by several slots comes once for each. */
+typedef eg_status (*eg_visit_tensor_fn)(void *payload, const char *path, eg_slot_kind kind, eg_tensor *t);
+EG_API eg_status eg_module_walk_tensors(eg_module *m, eg_visit_tensor_fn visit, void *payload);
+/** Number of parameters (elements), shared ones once. -1 on failure (NULL, ENOMEM). */
+EG_API int64_t eg_module_n_parameters(eg_module *m);
+
+/* ---- copies, state, text ---- */
+
+/** A deep copy that shares nothing with m (modules and tensors shared inside m are shared likewise inside the copy),
+ *  without gradients and hooks. */
+EG_API eg_module *eg_module_clone(eg_module *m);
+
+/** Named tensors in order: a state dict. Tensors are kept. */
+typedef struct eg_state eg_state;
+EG_API eg_state *eg_state_new(void);
+EG_API void eg_state_free(eg_state *state);
+EG_API eg_status eg_state_put(eg_state *state, const char *name, eg_tensor *t);
+EG_API eg_tensor *eg_state_get(const eg_state *state, const char *name); /* NULL without failure when absent. Lent */
+EG_API size_t eg_state_size(const eg_state *state);
+EG_API eg_tensor *eg_state_at(const eg_state *state, size_t i, const char **name);
+/** Parameters and buffers under PyTorch's names, not copied; `prefix` (may be NULL) is put before each. */
+EG_API eg_status eg_module_state(eg_module *m, const char *prefix, eg_state *state);
+/** Copies numbers into the model's tensors. Strict: every tensor of the model must be there and none be left over.
+ *  Nothing is changed on failure (ENOENT lists names, ESHAPE names the tensor and both shapes). */
+EG_API eg_status eg_module_load_state(eg_module *m, const char *prefix, const eg_state *state, bool strict);
+
+/** The module tree as PyTorch prints it, for eg_free(). */
+EG_API char *eg_module_text(eg_module *m);
+EG_API eg_status eg_module_print(eg_module *m, FILE *out);
+
+/* ---- the trace: shapes, costs and graph of a model, from its shapes alone ---- */
+
+typedef struct eg_trace eg_trace;
+typedef struct eg_trace_op {
+    const char *op;   /* "conv2d" */
+    const char *path; /* of the module that ran it */
+    uint64_t macs;
+    const uint64_t *inputs; /* numbers of the tensors: the model's inputs are 1, 2, ..; parameters have numbers as well */
+    size_t n_inputs;
+    uint64_t output;
+    eg_shape output_shape;
+} eg_trace_op;
+/** Runs the model in evaluation mode on shape-only tensors. The model's mode and statistics are left as they were. */
+EG_API eg_trace *eg_trace_new(eg_module *m, const eg_shape *inputs, size_t n_inputs);
+EG_API void eg_trace_free(eg_trace *trace);
+EG_API size_t eg_trace_size(const eg_trace *trace);
+EG_API const eg_trace_op *eg_trace_at(const eg_trace *trace, size_t i);
+EG_API uint64_t eg_trace_macs(const eg_trace *trace);
+/** Parameters (elements) that the run used: of a supernet with a decision, those of the chosen path. */
+EG_API int64_t eg_trace_params(const eg_trace *trace);
+/** Shape of output i of the model. */
+EG_API eg_shape eg_trace_output(const eg_trace *trace, size_t i);
+/** A table: path, operation, output shape, parameters, MACs; for eg_free(). */
+EG_API char *eg_trace_text(const eg_trace *trace);
+
+/* ---------------------------------------------------------------------------------------------- initializers */
+
+/** In place, from the context's stream; the equals of torch.nn.init. fan_in of a weight (out, in, ..) = in * kernel. */
+EG_API eg_status eg_init_uniform(eg_tensor *t, double low, double high);
+EG_API eg_status eg_init_normal(eg_tensor *t, double mean, double std);
+EG_API eg_status eg_init_constant(eg_tensor *t, double value);
+/** He et al. 2015; a: negative slope. PyTorch's default for conv and linear weights is a = sqrt(5). */
+EG_API eg_status eg_init_kaiming_uniform(eg_tensor *t, double a);
+EG_API eg_status eg_init_kaiming_normal(eg_tensor *t, double a);
+
+/* ---------------------------------------------------------------------------------------------- layers
+ * As in torch.nn: required arguments by position, the others by name: eg_conv2d(ctx, 1, 16, 3, .padding = 1).
+ * Shapes are those of the operation of the same name in ops.h. */
+
+typedef struct eg_conv2d {
+    eg_module base;
+    int64_t in_channels, out_channels;
+    eg_hw kernel_size, stride, padding, dilation;
+    int64_t groups;
+    bool no_bias;
+    eg_tensor *weight, *bias;
+} eg_conv2d;
+EG_API extern const eg_class eg_conv2d_class;
+#define eg_conv2d(...) eg_new(eg_conv2d, __VA_ARGS__)
+
+typedef struct eg_linear {
+    eg_module base;
+    int64_t in_features, out_features;
+    bool no_bias;
+    eg_tensor *weight, *bias;
+} eg_linear;
+EG_API extern const eg_class eg_linear_class;
+#define eg_linear(...) eg_new(eg_linear, __VA_ARGS__)
+
+typedef struct eg_batch_norm2d {
+    eg_module base;
+    int64_t num_features;
+    double eps;          /* 0 = 1e-5 */
+    eg_opt_f64 momentum; /* default 0.1 */
+    bool no_affine;
+    bool relu; /* fused: max(0, .) after it */
+    eg_tensor *weight, *bias, *running_mean, *running_var, *num_batches_tracked;
+} eg_batch_norm2d;
+EG_API extern const eg_class eg_batch_norm2d_class;
+#define eg_batch_norm2d(...) eg_new(eg_batch_norm2d, __VA_ARGS__)
+
+/** Max and average pooling: eg_max_pool2d(ctx, 3, .stride = 1, .padding = 1). */
+typedef struct eg_pool2d {
+    eg_module base;
+    eg_hw kernel_size, stride, padding, dilation;
+    bool ceil_mode, exclude_pad;
+} eg_pool2d;
+typedef eg_pool2d eg_max_pool2d, eg_avg_pool2d;
+EG_API extern const eg_class eg_max_pool2d_class, eg_avg_pool2d_class;
+#define eg_max_pool2d(...) eg_new(eg_max_pool2d, __VA_ARGS__)
+#define eg_avg_pool2d(...) eg_new(eg_avg_pool2d, __VA_ARGS__)
+
+typedef struct eg_adaptive_avg_pool2d {
+    eg_module base;
+    eg_hw output_size;
+} eg_adaptive_avg_pool2d;
+EG_API extern const eg_class eg_adaptive_avg_pool2d_class;
+#define eg_adaptive_avg_pool2d(...) eg_new(eg_adaptive_avg_pool2d, __VA_ARGS__)
+
+/** (N, C, H, W) -> (N, C): the mean over H and W, flattened, ready for a linear layer. */
+typedef struct eg_global_avg_pool2d {
+    eg_module base;
+} eg_global_avg_pool2d;
+EG_API extern const eg_class eg_global_avg_pool2d_class;
+#define eg_global_avg_pool2d(...) eg_new(eg_global_avg_pool2d, __VA_ARGS__)
+
+/** Activations without arguments. */
+typedef struct eg_activation {
+    eg_module base;
+} eg_activation;
+typedef eg_activation eg_relu, eg_relu6, eg_sigmoid, eg_tanh, eg_gelu, eg_silu, eg_hardswish, eg_hardsigmoid, eg_identity;
+EG_API extern const eg_class eg_relu_class, eg_relu6_class, eg_sigmoid_class, eg_tanh_class, eg_gelu_class, eg_silu_class, eg_hardswish_class,
+    eg_hardsigmoid_class, eg_identity_class;
+#define eg_relu(...) eg_new(eg_relu, __VA_ARGS__)
+#define eg_relu6(...) eg_new(eg_relu6, __VA_ARGS__)
+#define eg_sigmoid(...) eg_new(eg_sigmoid, __VA_ARGS__)
+#define eg_tanh(...) eg_new(eg_tanh, __VA_ARGS__)
+#define eg_gelu(...) eg_new(eg_gelu, __VA_ARGS__)
+#define eg_silu(...) eg_new(eg_silu, __VA_ARGS__)
+#define eg_hardswish(...) eg_new(eg_hardswish, __VA_ARGS__)
+#define eg_hardsigmoid(...) eg_new(eg_hardsigmoid, __VA_ARGS__)
+#define eg_identity(...) eg_new(eg_identity, __VA_ARGS__)
+
+typedef struct eg_leaky_relu {
+    eg_module base;
+    eg_opt_f64 negative_slope; /* default 0.01 */
+} eg_leaky_relu;
+EG_API extern const eg_class eg_leaky_relu_class;
+#define eg_leaky_relu(...) eg_new(eg_leaky_relu, __VA_ARGS__)
+
+typedef struct eg_softmax {
+    eg_module base;
+    int64_t dim;
+} eg_softmax;
+typedef eg_softmax eg_log_softmax;
+EG_API extern const eg_class eg_softmax_class, eg_log_softmax_class;
+#define eg_softmax(...) eg_new(eg_softmax, __VA_ARGS__)
+#define eg_log_softmax(...) eg_new(eg_log_softmax, __VA_ARGS__)
+
+/** eg_dropout(ctx, 0.5), eg_drop_path(ctx, 0.2). */
+typedef struct eg_dropout {
+    eg_module base;
+    double p;
+} eg_dropout;
+typedef eg_dropout eg_drop_path;
+EG_API extern const eg_class eg_dropout_class, eg_drop_path_class;
+#define eg_dropout(...) eg_new(eg_dropout, __VA_ARGS__)
+#define eg_drop_path(...) eg_new(eg_drop_path, __VA_ARGS__)
+
+/** Joins dimensions start_dim (default 1) to end_dim (default the last). */
+typedef struct eg_flatten {
+    eg_module base;
+    int64_t start_dim, end_dim; /* 0 = 1 and -1 */
+} eg_flatten;
+EG_API extern const eg_class eg_flatten_class;
+#define eg_flatten(...) eg_new(eg_flatten, __VA_ARGS__)
+
+/* ---- containers ---- */
+
+typedef struct eg_named_module {
+    const char *name;
+    eg_module *module;
+} eg_named_module;
+
+/** Lists of modules for the containers: EG_MODULES(a, b) names them "0", "1", ..; EG_NAMED({"conv", a}, {"norm", b}). */
+#define EG_MODULES(...)                                                                                                \
+    .modules = (eg_module *const[]){__VA_ARGS__}, .n_modules = sizeof((eg_module *const[]){__VA_ARGS__}) / sizeof(eg_module *)
+#define EG_NAMED(...)                                                                                                  \
+    .named = (const eg_named_module[]){__VA_ARGS__}, .n_named = sizeof((const eg_named_module[]){__VA_ARGS__}) / sizeof(eg_named_module)
+
+/** One after the other: eg_sequential(ctx, EG_MODULES(..)). For loops: eg_sequential(ctx) and eg_append(). */
+typedef struct eg_sequential {
+    eg_module base;
+    eg_module *const *modules; /* the lists are read while it is built and NULL after */
+    size_t n_modules;
+    const eg_named_module *named;
+    size_t n_named;
+} eg_sequential;
+/** Holds modules that the user's forward calls itself. */
+typedef eg_sequential eg_module_list;
+EG_API extern const eg_class eg_sequential_class, eg_module_list_class;
+#define eg_sequential(...) eg_new(eg_sequential, __VA_ARGS__)
+#define eg_module_list(...) eg_new(eg_module_list, __VA_ARGS__)
+/** Adds a module (taken over, also on failure) at the end of a sequential or module list under the next free number. */
+EG_API eg_status eg_append(eg_module *container, eg_module *child);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

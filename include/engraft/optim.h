@@ -1,0 +1,90 @@
+/*
+ * engraft/optim.h - optimizers and learning-rate schedules, as torch.optim.
+ */
+#ifndef ENGRAFT_OPTIM_H
+#define ENGRAFT_OPTIM_H
+
+#include "nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Updates parameters from their gradients. It keeps the tensors it was given. Parameters without a gradient are left
+ *  alone, state and all, as in PyTorch. */
+typedef struct eg_optimizer eg_optimizer;
+
+typedef struct eg_sgd_options {
+    eg_module *model; /* its parameters make the first group; NULL = none yet, see eg_optimizer_add() */
+    eg_context *ctx;  /* needed only without a model */
+    double lr;        /* above 0 */
+    double momentum, dampening, weight_decay;
+    bool nesterov;    /* needs momentum and no dampening */
+} eg_sgd_options;
+/** eg_sgd(net, .lr = 0.025, .momentum = 0.9, .weight_decay = 3e-4) */
+#define eg_sgd(...) eg_sgd_with(&(eg_sgd_options){.model = __VA_ARGS__})
+EG_API eg_optimizer *eg_sgd_with(const eg_sgd_options *options);
+
+typedef struct eg_adam_options {
+    eg_module *model;
+    eg_context *ctx;
+    double lr;               /* 0 = 1e-3 */
+    eg_opt_f64 beta1, beta2; /* default 0.9, 0.999 */
+    double eps;              /* 0 = 1e-8 */
+    eg_opt_f64 weight_decay; /* default 0 for Adam, 0.01 for AdamW */
+} eg_adam_options;
+/** Kingma and Ba 2015; weight decay is added to the gradient. */
+#define eg_adam(...) eg_adam_with(&(eg_adam_options){.model = __VA_ARGS__})
+EG_API eg_optimizer *eg_adam_with(const eg_adam_options *options);
+/** Loshchilov and Hutter 2019: decoupled weight decay. */
+#define eg_adamw(...) eg_adamw_with(&(eg_adam_options){.model = __VA_ARGS__})
+EG_API eg_optimizer *eg_adamw_with(const eg_adam_options *options);
+
+EG_API void eg_optimizer_free(eg_optimizer *optimizer);
+
+/** A further parameter group with its own learning rate and weight decay (unset: the optimizer's). `name` says whose
+ *  state it is in checkpoints. EINVAL for a tensor that is in a group already. */
+typedef struct eg_group_options {
+    size_t struct_size;
+    eg_opt_f64 lr, weight_decay;
+} eg_group_options;
+EG_API eg_status eg_optimizer_add(eg_optimizer *optimizer, const char *name, eg_tensor *const *params, size_t n, const eg_group_options *options);
+EG_API eg_status eg_optimizer_add_module(eg_optimizer *optimizer, const char *prefix, eg_module *m, const eg_group_options *options);
+
+/** One update of all parameters that have a gradient. NULL: EINVAL or the pending failure. */
+EG_API eg_status eg_optimizer_step(eg_optimizer *optimizer);
+EG_API void eg_optimizer_zero_grad(eg_optimizer *optimizer);
+/** Scales all gradients so that their common 2-norm is at most max_norm; *norm (may be NULL) receives it before. EINVAL when not finite. */
+EG_API eg_status eg_optimizer_clip_grad_norm(eg_optimizer *optimizer, double max_norm, double *norm);
+EG_API size_t eg_optimizer_n_groups(const eg_optimizer *optimizer);
+EG_API double eg_optimizer_lr(const eg_optimizer *optimizer, size_t group);
+EG_API eg_status eg_optimizer_set_lr(eg_optimizer *optimizer, size_t group, double lr);
+/** State (momentum buffers, moments, step counts) under "<prefix><parameter>.<name>" and learning rates as tensors;
+ *  loading makes what follows equal bit for bit. */
+EG_API eg_status eg_optimizer_state(eg_optimizer *optimizer, const char *prefix, eg_state *state);
+EG_API eg_status eg_optimizer_load_state(eg_optimizer *optimizer, const char *prefix, const eg_state *state);
+
+/* ---- schedules: each sets lr = its factor at step t * the group's initial lr; t grows by eg_scheduler_step() ---- */
+
+typedef struct eg_scheduler eg_scheduler;
+/** factor = gamma^(t / step_size) (integer division). */
+EG_API eg_scheduler *eg_step_lr(eg_optimizer *optimizer, int64_t step_size, double gamma);
+/** gamma to the number of milestones (rising) that are <= t. */
+EG_API eg_scheduler *eg_multi_step_lr(eg_optimizer *optimizer, const int64_t *milestones, size_t n, double gamma);
+/** From the initial lr to eta_min over t_max steps along a half cosine (stays at eta_min after). Loshchilov and Hutter 2017. */
+EG_API eg_scheduler *eg_cosine_lr(eg_optimizer *optimizer, int64_t t_max, double eta_min);
+/** From start_factor to 1 over warmup steps, then `after` (taken over; its t starts at 0 there), or constant when NULL. */
+EG_API eg_scheduler *eg_linear_warmup_lr(eg_optimizer *optimizer, int64_t warmup, double start_factor, eg_scheduler *after);
+/** Smith's 1-cycle with cosine annealing, torch's defaults: up from max_lr / div_factor (0 = 25) over pct_start (0 = 0.3) of total_steps, down to
+ *  initial / final_div_factor (0 = 1e4). Replaces the groups' lr. */
+EG_API eg_scheduler *eg_one_cycle_lr(eg_optimizer *optimizer, double max_lr, int64_t total_steps, double pct_start, double div_factor, double final_div_factor);
+EG_API eg_status eg_scheduler_step(eg_scheduler *scheduler);
+/** t; setting it puts the learning rates where they were then (resume). */
+EG_API int64_t eg_scheduler_position(const eg_scheduler *scheduler);
+EG_API eg_status eg_scheduler_set_position(eg_scheduler *scheduler, int64_t t);
+EG_API void eg_scheduler_free(eg_scheduler *scheduler);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

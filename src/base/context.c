@@ -1,0 +1,162 @@
+/*
+ * base/context.c - everything that would otherwise be global.
+ */
+#include "base/context.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Processors, or what the user set for OpenMP programs in general. */
+static int default_threads(void)
+{
+    const char *setting = getenv("OMP_NUM_THREADS");
+    long n = setting ? strtol(setting, NULL, 10) : 0;
+    if (n < 1 || n > 4096)
+        n = omp_get_num_procs();
+    return n < 1 ? 1 : (int)n;
+}
+
+static const char *find_backend(const char *name)
+{
+    static const char *const backends[] = {"dnnl", "ref"};
+    for (size_t i = 0; name && i < EG_COUNT(backends); i++)
+        if (strcmp(name, backends[i]) == 0)
+            return backends[i];
+    if (!name)
+        return backends[0];
+    eg_fail(EG_EINVAL, "backend '%s' is not known, expected 'dnnl' or 'ref'", name);
+    return NULL;
+}
+
+eg_context *eg_context_new_with(const eg_context_options *options)
+{
+    eg_context_options own;
+    if (eg__options_copy(&own, sizeof own, options) != EG_OK)
+        return NULL;
+    if (own.threads < 0) {
+        eg_fail(EG_EINVAL, "threads is %d, expected 0 (all processors) or more", own.threads);
+        return NULL;
+    }
+    const char *backend = find_backend(own.backend);
+    eg_context *ctx = backend ? eg__calloc(1, sizeof *ctx) : NULL;
+    if (!ctx)
+        return NULL;
+    ctx->seed = own.seed;
+    ctx->rng = eg_rng_make(own.seed, "context", 0);
+    ctx->threads = own.threads ? own.threads : default_threads();
+    ctx->backend = backend;
+    ctx->log = own.log;
+    ctx->log_payload = own.log_payload;
+    ctx->next_key = 1;
+    atomic_init(&ctx->canceled, false);
+    eg__pool_init(ctx);
+    return ctx;
+}
+
+void eg_context_free(eg_context *ctx)
+{
+    if (!ctx)
+        return;
+    for (size_t i = EG__SLOT_COUNT; i-- > 0;) {
+        void *state = ctx->slots[i].state;
+        if (state && ctx->slots[i].destroy)
+            ctx->slots[i].destroy(ctx, state);
+        ctx->slots[i].state = NULL;
+        free(state);
+    }
+    eg__pool_trim(ctx);
+    free(ctx);
+}
+
+int eg_context_threads(const eg_context *ctx)
+{
+    return ctx->threads;
+}
+
+uint64_t eg_context_seed(const eg_context *ctx)
+{
+    return ctx->seed;
+}
+
+void eg_context_cancel(eg_context *ctx)
+{
+    atomic_store(&ctx->canceled, true);
+}
+
+bool eg_context_canceled(const eg_context *ctx)
+{
+    return atomic_load(&ctx->canceled);
+}
+
+void eg_log(eg_context *ctx, eg_log_level level, const char *format, ...)
+{
+    if (!ctx->log)
+        return;
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (length >= 0)
+        ctx->log(ctx->log_payload, level, text);
+}
+
+eg_context_stats eg_context_get_stats(const eg_context *ctx)
+{
+    return ctx->stats;
+}
+
+void eg_context_reset_peak(eg_context *ctx)
+{
+    ctx->stats.bytes_peak = ctx->stats.bytes_in_use;
+}
+
+int eg_exit_status(eg_context *ctx)
+{
+    eg_context_free(ctx);
+    const eg_error *error = eg_error_first();
+    if (error->code == EG_OK)
+        return 0;
+    fprintf(stderr, "error: %s (%s in %s)\n", error->message, eg_status_name(error->code), error->where);
+    return 1;
+}
+
+eg_rng *eg_context_rng(eg_context *ctx)
+{
+    return &ctx->rng;
+}
+
+void *eg__context_slot(eg_context *ctx, eg__slot slot, size_t size, void (*destroy)(eg_context *ctx, void *state))
+{
+    if (!ctx->slots[slot].state) {
+        ctx->slots[slot].state = eg__calloc(1, size);
+        ctx->slots[slot].destroy = destroy;
+    }
+    return ctx->slots[slot].state;
+}
+
+void *eg__context_peek(const eg_context *ctx, eg__slot slot)
+{
+    return ctx->slots[slot].state;
+}
+
+const char *eg__context_backend(const eg_context *ctx)
+{
+    return ctx->backend;
+}
+
+uint64_t eg__context_next_key(eg_context *ctx)
+{
+    return ctx->next_key++;
+}
+
+void eg__context_reset_keys(eg_context *ctx)
+{
+    ctx->next_key = 1;
+}
+
+eg_context_stats *eg__context_stats(eg_context *ctx)
+{
+    return &ctx->stats;
+}

@@ -1,0 +1,117 @@
+/*
+ * base/pool.c - buffers for tensors. A fresh large buffer costs far more in page faults than the work done in it, so
+ * returned ones are kept, a list a size class.
+ */
+#include "base/context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64, SMALL_MAX = ALIGNMENT * EG__POOL_SMALL_CLASSES };
+
+/* Below this, unused buffers are never given back. */
+static const size_t slack = (size_t)64 << 20;
+
+void eg__pool_init(eg_context *ctx)
+{
+    const char *setting = getenv("EG_POOL");
+    ctx->pool.enabled = !setting || strcmp(setting, "off") != 0;
+}
+
+bool eg__pool_enabled(const eg_context *ctx)
+{
+    return ctx->pool.enabled;
+}
+
+/* The class of a size, and the size of its buffers. */
+static size_t class_of(size_t size, size_t *class_size)
+{
+    if (size <= SMALL_MAX) {
+        size_t index = size == 0 ? 0 : (size - 1) / ALIGNMENT;
+        *class_size = (index + 1) * ALIGNMENT;
+        return index;
+    }
+    unsigned log2 = 12; /* of the power of two below `size`; SMALL_MAX is 2^12 */
+    while ((size - 1) >> (log2 + 1) != 0)
+        log2++;
+    size_t quarter = ((size - 1) >> (log2 - 2)) & 3;
+    *class_size = (quarter + 5) << (log2 - 2);
+    return EG__POOL_SMALL_CLASSES + (log2 - 12) * 4 + quarter;
+}
+
+static size_t round_up(size_t size)
+{
+    return size == 0 ? ALIGNMENT : (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+void eg__pool_trim(eg_context *ctx)
+{
+    for (size_t i = 0; i < EG__POOL_CLASSES; i++)
+        while (ctx->pool.free[i]) {
+            eg__pool_free *buffer = ctx->pool.free[i];
+            ctx->pool.free[i] = buffer->next;
+            free(buffer);
+        }
+    ctx->stats.bytes_reserved = ctx->stats.bytes_in_use;
+}
+
+static void *from_system(eg_context *ctx, size_t size)
+{
+    /* Work on ever new sizes would pile up unused buffers: keep at most as much again as was ever in use. */
+    if (ctx->stats.bytes_reserved > 2 * ctx->pool.high_water + slack)
+        eg__pool_trim(ctx);
+    void *buffer = aligned_alloc(ALIGNMENT, size);
+    if (!buffer && ctx->stats.bytes_reserved > ctx->stats.bytes_in_use) {
+        eg__pool_trim(ctx);
+        buffer = aligned_alloc(ALIGNMENT, size);
+    }
+    if (buffer) {
+        ctx->stats.system_allocations++;
+        ctx->stats.bytes_reserved += size;
+    }
+    return buffer;
+}
+
+void *eg__pool_take(eg_context *ctx, size_t size)
+{
+    if (size > PTRDIFF_MAX / 2) {
+        eg_fail(EG_ENOMEM, "out of memory: a buffer of %zu bytes", size);
+        return NULL;
+    }
+    size_t class_size = round_up(size), index = 0;
+    void *buffer = NULL;
+    if (ctx->pool.enabled) {
+        index = class_of(size, &class_size);
+        buffer = ctx->pool.free[index];
+    }
+    if (buffer)
+        ctx->pool.free[index] = ctx->pool.free[index]->next;
+    else
+        buffer = from_system(ctx, class_size);
+    if (!buffer) {
+        eg_fail(EG_ENOMEM, "out of memory: a buffer of %zu bytes", size);
+        return NULL;
+    }
+    eg_context_stats *stats = &ctx->stats;
+    stats->bytes_in_use += class_size;
+    stats->bytes_peak = EG_MAX(stats->bytes_peak, stats->bytes_in_use);
+    ctx->pool.high_water = EG_MAX(ctx->pool.high_water, stats->bytes_in_use);
+    return buffer;
+}
+
+void eg__pool_give(eg_context *ctx, void *buffer, size_t size)
+{
+    if (!buffer)
+        return;
+    size_t class_size = round_up(size);
+    if (ctx->pool.enabled) {
+        eg__pool_free *unused = buffer;
+        size_t index = class_of(size, &class_size);
+        unused->next = ctx->pool.free[index];
+        ctx->pool.free[index] = unused;
+    } else {
+        free(buffer);
+        ctx->stats.bytes_reserved -= class_size;
+    }
+    ctx->stats.bytes_in_use -= class_size;
+}

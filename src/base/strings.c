@@ -1,0 +1,87 @@
+/*
+ * base/strings.c - hashing, and "did you mean".
+ */
+#include "base/internal.h"
+
+#include <string.h>
+
+static uint64_t mix(uint64_t h)
+{
+    /* the finalizer of SplitMix64 (Steele, Lea, Flood 2014) */
+    h = (h ^ (h >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    h = (h ^ (h >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return h ^ (h >> 31);
+}
+
+/* Little-endian, so that hashes that reach files and random streams do not depend on the machine. */
+static uint64_t load(const unsigned char *p, size_t n)
+{
+    uint64_t word = 0;
+    for (size_t i = 0; i < n; i++)
+        word |= (uint64_t)p[i] << (8 * i);
+    return word;
+}
+
+uint64_t eg__hash(const void *data, size_t size, uint64_t seed)
+{
+    const unsigned char *p = data;
+    uint64_t h = mix(seed ^ ((uint64_t)size * UINT64_C(0x9e3779b97f4a7c15)));
+    for (; size >= 8; size -= 8, p += 8)
+        h = (h ^ load(p, 8)) * UINT64_C(0x9e3779b97f4a7c15), h ^= h >> 32;
+    if (size > 0)
+        h = (h ^ load(p, size)) * UINT64_C(0x9e3779b97f4a7c15);
+    return mix(h);
+}
+
+enum { MAX_NAME = 63, MAX_HINTS = 3 };
+
+/* Levenshtein distance over one row; names are at most MAX_NAME long. */
+static size_t edit_distance(const char *a, size_t n, const char *b, size_t m)
+{
+    size_t row[MAX_NAME + 1];
+    for (size_t j = 0; j <= m; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = EG_MIN(replaced, EG_MIN(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[m];
+}
+
+const char *eg__closest(const char *name, const char *const *names, size_t n, char *text, size_t size)
+{
+    struct {
+        const char *name;
+        size_t distance;
+    } best[MAX_HINTS + 1];
+    size_t found = 0, length = strlen(name);
+    if (size > 0)
+        text[0] = '\0';
+    if (length > MAX_NAME)
+        return text;
+    for (size_t i = 0; i < n; i++) {
+        size_t other = names[i] ? strlen(names[i]) : MAX_NAME + 1;
+        if (other > MAX_NAME)
+            continue;
+        size_t distance = edit_distance(name, length, names[i], other);
+        if (distance > EG_MAX(1, length / 3))
+            continue;
+        size_t at = found;
+        for (; at > 0 && best[at - 1].distance > distance; at--)
+            best[at] = best[at - 1];
+        best[at].name = names[i];
+        best[at].distance = distance;
+        found = EG_MIN(found + 1, (size_t)MAX_HINTS);
+    }
+    size_t used = 0;
+    for (size_t i = 0; i < found && used < size; i++) {
+        const char *before = i == 0 ? "" : i + 1 == found ? " or " : ", ";
+        used += (size_t)snprintf(text + used, size - used, "%s'%s'", before, best[i].name);
+    }
+    return text;
+}

@@ -1,0 +1,301 @@
+/*
+ * The table of a class's fields, read: defaults, ranges, copies, comparison, text.
+ */
+#include "nn/internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *at(const eg_module *m, const eg_field *field)
+{
+    return (char *)(uintptr_t)m + field->offset;
+}
+#define VALUE(type, m, field) (*(type *)at(m, field))
+
+static size_t own_fields(const eg_class *cls)
+{
+    size_t n = 0;
+    while (cls->fields != NULL && cls->fields[n].name != NULL)
+        n++;
+    return n;
+}
+
+const eg_field *eg__field_at(const eg_class *cls, size_t i)
+{
+    size_t inherited = 0;
+    for (const eg_class *c = cls->super; c != NULL; c = c->super)
+        inherited += own_fields(c);
+    if (i < inherited)
+        return eg__field_at(cls->super, i);
+    return i - inherited < own_fields(cls) ? &cls->fields[i - inherited] : NULL;
+}
+
+/* ---- defaults and ranges ---- */
+
+static void fill_default(eg_module *m, const eg_field *field)
+{
+    switch (field->type) {
+    case EG_FIELD_INT:
+    case EG_FIELD_HW:
+        if (VALUE(int64_t, m, field) == 0)
+            VALUE(int64_t, m, field) = (int64_t)field->def;
+        break;
+    case EG_FIELD_FLOAT:
+        if (VALUE(double, m, field) == 0)
+            VALUE(double, m, field) = field->def;
+        break;
+    case EG_FIELD_OPT_FLOAT:
+        if (!VALUE(eg_opt_f64, m, field).set)
+            VALUE(eg_opt_f64, m, field) = EG_F64(field->def);
+        break;
+    case EG_FIELD_ENUM:
+        if (VALUE(int, m, field) == 0)
+            VALUE(int, m, field) = (int)field->def;
+        break;
+    default:
+        break;
+    }
+}
+
+static eg_status check_range(const eg_module *m, const eg_field *field, double value)
+{
+    bool unbounded = field->min == 0 && field->max == 0;
+    bool above = field->max < field->min;
+    if (!isnan(value) && (unbounded || (value >= field->min && (above || value <= field->max))))
+        return EG_OK;
+    char text[3][EG__NUMBER_TEXT_SIZE];
+    double number[3] = {value, field->min, field->max};
+    for (int i = 0; i < 3; i++) {
+        if (field->type == EG_FIELD_INT || field->type == EG_FIELD_HW)
+            snprintf(text[i], sizeof(text[i]), "%.17g", number[i]);
+        else
+            eg__number_text(number[i], text[i]);
+    }
+    const char *cls = m->cls->name;
+    if (unbounded)
+        return eg_fail(EG_EINVAL, "%s: '%s' is not a number", cls, field->name);
+    if (above || field->max >= (double)INT64_MAX)
+        return eg_fail(EG_EINVAL, "%s: '%s' is %s, expected at least %s", cls, field->name, text[0], text[1]);
+    return eg_fail(EG_EINVAL, "%s: '%s' is %s, expected %s to %s", cls, field->name, text[0], text[1], text[2]);
+}
+
+static eg_status check_enum(const eg_module *m, const eg_field *field)
+{
+    int value = VALUE(int, m, field), n = 0;
+    while (field->values[n] != NULL)
+        n++;
+    EG_CHECK(value >= 0 && value < n, EG_EINVAL, "%s: '%s' is %d, expected 0 to %d", m->cls->name, field->name, value,
+             n - 1);
+    return EG_OK;
+}
+
+static eg_status check(eg_module *m, const eg_field *field)
+{
+    switch (field->type) {
+    case EG_FIELD_INT:
+        return check_range(m, field, (double)VALUE(int64_t, m, field));
+    case EG_FIELD_HW: {
+        eg_hw *value = &VALUE(eg_hw, m, field);
+        EG_TRY(check_range(m, field, (double)eg_hw_h(*value)));
+        EG_TRY(check_range(m, field, (double)eg_hw_w(*value)));
+        EG_CHECK(eg_hw_h(*value) < (1 << 30), EG_EINVAL, "%s: '%s' is %" PRId64 ", expected less than 2^30",
+                 m->cls->name, field->name, eg_hw_h(*value));
+        if (eg_hw_h(*value) == eg_hw_w(*value))
+            *value = eg_hw_h(*value);
+        return EG_OK;
+    }
+    case EG_FIELD_FLOAT:
+        return check_range(m, field, VALUE(double, m, field));
+    case EG_FIELD_OPT_FLOAT:
+        return check_range(m, field, VALUE(eg_opt_f64, m, field).value);
+    case EG_FIELD_ENUM:
+        return check_enum(m, field);
+    default:
+        return EG_OK;
+    }
+}
+
+eg_status eg__fields_init(eg_module *m)
+{
+    const eg_field *field;
+    eg_status status = EG_OK;
+    /* All texts are copied (or NULL) whatever else fails: eg__fields_free() may then be called in any case. */
+    for (size_t i = 0; (field = eg__field_at(m->cls, i)) != NULL; i++) {
+        if (field->type != EG_FIELD_TEXT)
+            continue;
+        const char **text = &VALUE(const char *, m, field);
+        bool given = *text != NULL;
+        *text = eg__strdup(*text);
+        if (given && *text == NULL)
+            status = EG_ENOMEM;
+    }
+    for (size_t i = 0; status == EG_OK && (field = eg__field_at(m->cls, i)) != NULL; i++) {
+        fill_default(m, field);
+        status = check(m, field);
+    }
+    return status;
+}
+
+void eg__fields_free(eg_module *m)
+{
+    const eg_field *field;
+    for (size_t i = 0; (field = eg__field_at(m->cls, i)) != NULL; i++) {
+        if (field->type == EG_FIELD_TEXT) {
+            free((char *)(uintptr_t)VALUE(const char *, m, field));
+            VALUE(const char *, m, field) = NULL;
+        }
+    }
+}
+
+/* ---- copies and comparison ---- */
+
+static size_t field_size(eg_field_type type)
+{
+    switch (type) {
+    case EG_FIELD_INT:
+    case EG_FIELD_HW:
+        return sizeof(int64_t);
+    case EG_FIELD_FLOAT:
+        return sizeof(double);
+    case EG_FIELD_OPT_FLOAT:
+        return sizeof(eg_opt_f64);
+    case EG_FIELD_BOOL:
+        return sizeof(bool);
+    case EG_FIELD_ENUM:
+        return sizeof(int);
+    default:
+        return 0;
+    }
+}
+
+eg_status eg__fields_copy(eg_module *dst, const eg_module *src)
+{
+    const eg_field *field;
+    for (size_t i = 0; (field = eg__field_at(src->cls, i)) != NULL; i++) {
+        if (field->type != EG_FIELD_TEXT) {
+            memcpy(at(dst, field), at(src, field), field_size(field->type));
+            continue;
+        }
+        const char *text = VALUE(const char *, src, field);
+        VALUE(const char *, dst, field) = eg__strdup(text);
+        if (text != NULL && VALUE(const char *, dst, field) == NULL)
+            return EG_ENOMEM;
+    }
+    return EG_OK;
+}
+
+static bool equal(const eg_module *a, const eg_module *b, const eg_field *field)
+{
+    switch (field->type) {
+    case EG_FIELD_INT:
+    case EG_FIELD_HW: /* equal sizes have one form since they were checked */
+        return VALUE(int64_t, a, field) == VALUE(int64_t, b, field);
+    case EG_FIELD_FLOAT:
+        return VALUE(double, a, field) == VALUE(double, b, field);
+    case EG_FIELD_OPT_FLOAT:
+        return VALUE(eg_opt_f64, a, field).value == VALUE(eg_opt_f64, b, field).value;
+    case EG_FIELD_BOOL:
+        return VALUE(bool, a, field) == VALUE(bool, b, field);
+    case EG_FIELD_ENUM:
+        return VALUE(int, a, field) == VALUE(int, b, field);
+    case EG_FIELD_TEXT: {
+        const char *s = VALUE(const char *, a, field), *t = VALUE(const char *, b, field);
+        return s == t || (s != NULL && t != NULL && strcmp(s, t) == 0);
+    }
+    default:
+        return true;
+    }
+}
+
+bool eg__fields_equal(const eg_module *a, const eg_module *b)
+{
+    const eg_field *field;
+    for (size_t i = 0; (field = eg__field_at(a->cls, i)) != NULL; i++) {
+        if (!equal(a, b, field))
+            return false;
+    }
+    return true;
+}
+
+bool eg__field_is_default(const eg_module *m, const eg_field *field)
+{
+    switch (field->type) {
+    case EG_FIELD_INT:
+    case EG_FIELD_HW:
+        return VALUE(int64_t, m, field) == (int64_t)field->def;
+    case EG_FIELD_FLOAT:
+        return VALUE(double, m, field) == field->def;
+    case EG_FIELD_OPT_FLOAT:
+        return VALUE(eg_opt_f64, m, field).value == field->def;
+    case EG_FIELD_BOOL:
+        return !VALUE(bool, m, field);
+    case EG_FIELD_ENUM:
+        return VALUE(int, m, field) == (int)field->def;
+    case EG_FIELD_TEXT:
+        return VALUE(const char *, m, field) == NULL;
+    default:
+        return true;
+    }
+}
+
+/* ---- text ---- */
+
+const char *eg__number_text(double value, char text[EG__NUMBER_TEXT_SIZE])
+{
+    if (!isfinite(value)) {
+        snprintf(text, EG__NUMBER_TEXT_SIZE, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+        return text;
+    }
+    int digits = 0; /* after the first */
+    do {
+        snprintf(text, EG__NUMBER_TEXT_SIZE, "%.*e", digits, value);
+    } while (strtod(text, NULL) != value && ++digits < 17);
+    int exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
+    if (exponent >= -4 && exponent < 16)
+        snprintf(text, EG__NUMBER_TEXT_SIZE, "%.*f", EG_MAX(digits - exponent, 1), value);
+    return text;
+}
+
+const char *eg__hw_text(eg_hw value, bool plain, char text[EG__NUMBER_TEXT_SIZE])
+{
+    int64_t h = eg_hw_h(value), w = eg_hw_w(value);
+    if (plain && h == w)
+        snprintf(text, EG__NUMBER_TEXT_SIZE, "%" PRId64, h);
+    else
+        snprintf(text, EG__NUMBER_TEXT_SIZE, "(%" PRId64 ", %" PRId64 ")", h, w);
+    return text;
+}
+
+void eg__field_print(const eg_module *m, const eg_field *field, eg__buf *buf)
+{
+    char text[EG__NUMBER_TEXT_SIZE];
+    switch (field->type) {
+    case EG_FIELD_INT:
+        eg__buf_printf(buf, "%" PRId64, VALUE(int64_t, m, field));
+        break;
+    case EG_FIELD_HW:
+        eg__buf_printf(buf, "%s", eg__hw_text(VALUE(eg_hw, m, field), false, text));
+        break;
+    case EG_FIELD_FLOAT:
+        eg__buf_printf(buf, "%s", eg__number_text(VALUE(double, m, field), text));
+        break;
+    case EG_FIELD_OPT_FLOAT:
+        eg__buf_printf(buf, "%s", eg__number_text(VALUE(eg_opt_f64, m, field).value, text));
+        break;
+    case EG_FIELD_BOOL:
+        eg__buf_printf(buf, "%s", VALUE(bool, m, field) ? "True" : "False");
+        break;
+    case EG_FIELD_ENUM:
+        eg__buf_printf(buf, "'%s'", field->values[VALUE(int, m, field)]);
+        break;
+    case EG_FIELD_TEXT: {
+        const char *value = VALUE(const char *, m, field);
+        eg__buf_printf(buf, value == NULL ? "%s" : "'%s'", value == NULL ? "None" : value);
+        break;
+    }
+    default:
+        break;
+    }
+}

@@ -1,0 +1,108 @@
+/*
+ * nn/internal.h - what the files of this layer, and the layers above it, share about modules.
+ */
+#ifndef EG_NN_INTERNAL_H
+#define EG_NN_INTERNAL_H
+
+#include "autograd/internal.h"
+#include "engraft/nn.h"
+
+/** A named place in a module. It holds the address of a C field, or the pointer itself where there is no field. */
+struct eg_slot {
+    char *name;
+    eg_slot_kind kind;
+    union {
+        eg_module **child;
+        eg_tensor **tensor;
+    } field; /* NULL: see own */
+    union {
+        eg_module *child;
+        eg_tensor *tensor;
+    } own;
+};
+
+struct eg_hook {
+    uint64_t id;
+    eg_hook_fn fn;
+    void *payload;
+    bool before; /* a pre-hook */
+};
+
+/* ---- classes ---- */
+
+/** What runs when a module of this class is called: the nearest function up the chain of super classes. Never NULL. */
+typedef eg_tensor *(*eg__forward_fn)(eg_module *self, eg_tensor *const *in, size_t n_in);
+eg__forward_fn eg__class_forward(const eg_class *cls);
+/** Whether the class has no forward of its own (a module list): its parent calls its children directly. */
+bool eg__class_is_container(const eg_class *cls);
+/** How many tensors it takes, inherited; EG_ANY_INPUTS = any number. */
+size_t eg__class_n_inputs(const eg_class *cls);
+
+/* ---- fields (fields.c) ---- */
+
+/** Field i of a class and its super classes, theirs first; NULL past the end. */
+const eg_field *eg__field_at(const eg_class *cls, size_t i);
+/** Fills defaults, checks ranges, copies texts. On failure the texts are freed or NULL. */
+eg_status eg__fields_init(eg_module *m);
+void eg__fields_free(eg_module *m);
+/** Copies all fields of src into the zeroed fields of dst, a module of the same class. */
+eg_status eg__fields_copy(eg_module *dst, const eg_module *src);
+/** Whether two modules of one class have equal fields. */
+bool eg__fields_equal(const eg_module *a, const eg_module *b);
+/** Whether a field has its default value. Lists always do. */
+bool eg__field_is_default(const eg_module *m, const eg_field *field);
+/** Appends the value as Python would write it: 3, (3, 1), 1e-05, True, 'text'. */
+void eg__field_print(const eg_module *m, const eg_field *field, eg__buf *buf);
+/** The shortest text that reads back as `value`, as Python's repr: "0.1", "1e-05", "2.0". Returns `text`. */
+#define EG__NUMBER_TEXT_SIZE 40
+const char *eg__number_text(double value, char text[EG__NUMBER_TEXT_SIZE]);
+/** "(3, 1)" and, for `plain` and equal numbers, "3". Returns `text`. */
+const char *eg__hw_text(eg_hw value, bool plain, char text[EG__NUMBER_TEXT_SIZE]);
+
+/* ---- slots (slots.c) ---- */
+
+static inline eg_module **eg__slot_child(eg_slot *slot)
+{
+    return slot->field.child != NULL ? slot->field.child : &slot->own.child;
+}
+static inline eg_tensor **eg__slot_tensor(eg_slot *slot)
+{
+    return slot->field.tensor != NULL ? slot->field.tensor : &slot->own.tensor;
+}
+/** The slot of that name (len bytes of it); NULL when there is none. */
+eg_slot *eg__slot_find(const eg_module *m, const char *name, size_t len);
+/** Adds a slot without a value. NULL on failure. `field` may be NULL. */
+eg_slot *eg__slot_add_child(eg_module *m, const char *name, eg_module **field);
+eg_slot *eg__slot_add_tensor(eg_module *m, const char *name, eg_slot_kind kind, eg_tensor **field);
+/** Frees all slots and releases what they hold. */
+void eg__slots_free(eg_module *m);
+
+/* ---- running (call.c) ---- */
+
+/** eg_module_call() with another function in the place of the class's forward. */
+eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor *const *in, size_t n_in);
+eg_tensor *eg__batch_norm2d_forward_relu(eg_module *self, eg_tensor *const *in, size_t n_in);
+
+/* ---- printing ---- */
+
+/** Writes what the class's describe (or its fields) says of m. */
+eg_status eg__module_describe(const eg_module *m, eg__buf *buf);
+
+/* ---- pointer -> pointer, for walks that must know what they have seen ---- */
+
+/** All-zero is empty. A key must not be NULL. */
+typedef struct eg__ptr_map {
+    struct eg__ptr_entry {
+        const void *key;
+        void *value;
+    } *entries; /* open addressing, size a power of two */
+    size_t n, size;
+} eg__ptr_map;
+eg_status eg__ptr_map_put(eg__ptr_map *map, const void *key, void *value);
+/** The address of the value, NULL when the key is absent. Valid until the next put. */
+void **eg__ptr_map_find(const eg__ptr_map *map, const void *key);
+/** Puts a key: *added says whether it was absent before. */
+eg_status eg__ptr_map_add(eg__ptr_map *map, const void *key, bool *added);
+void eg__ptr_map_free(eg__ptr_map *map);
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * ops/internal.h - what the operations share: checks of inputs, shape rules, and operands for kernels.
+ */
+#ifndef EG_OPS_INTERNAL_H
+#define EG_OPS_INTERNAL_H
+
+#include "ops/registry.h"
+
+#include <string.h>
+
+/** A shape as text, for messages; lives until the end of the enclosing block. */
+#define EG__TEXT(shape) eg_shape_format((shape), (char[EG_SHAPE_TEXT_SIZE]){0}, EG_SHAPE_TEXT_SIZE)
+
+/* ---- checks ---- */
+
+/** Input i, called `what` in messages, is float32 or float64, of input 0's type, and has no dimension of size 0. */
+eg_status eg__check_input(const eg_op_call *call, size_t i, const char *what);
+eg_status eg__check_ndim(const eg_tensor *t, const char *what, int ndim, const char *expected);
+/** An optional vector of n numbers: eg_none, or of shape (n) and input 0's type. */
+eg_status eg__check_vector(const eg_op_call *call, size_t i, const char *what, int64_t n);
+/** 0 <= dim < ndim after eg__wrap_dim(), and says so with the number that the caller gave. */
+eg_status eg__check_dim(int dim, eg_shape shape);
+static inline int eg__wrap_dim(int dim, int ndim) { return dim < 0 ? dim + ndim : dim; }
+/** *spec gets the shape, unless it has too many elements. */
+eg_status eg__spec_set(eg_spec *spec, const eg_tensor *like, eg_shape shape);
+
+/** The memory order that a result of t's shape should have: row-major only where t is that and nothing else. */
+eg_layout eg__layout_like(const eg_tensor *t);
+
+/** NULL for eg_none: what kernels take for an absent operand. */
+static inline eg_tensor *eg__optional(eg_tensor *t) { return eg_is_none(t) ? NULL : t; }
+
+/** The status of a function that returned NULL. */
+static inline eg_status eg__pending(void) { return eg_error_last()->code; }
+
+/* ---- inputs of operations on lists ---- */
+
+/** The tensors among x[0 .. n-1] that are not eg_none, in *kept of them; for eg_free(). NULL on failure: a NULL among
+ *  them, an empty list (`where` names the function), memory. */
+eg_tensor **eg__present(const char *where, eg_tensor *const *x, size_t n, size_t *kept);
+
+/* ---- operands: the numbers of t under other sizes and strides, for one call of a kernel ----
+ * They are plain values that share t's storage without a reference: nothing to fail, nothing to free. */
+
+eg_tensor eg__operand(const eg_tensor *t, eg_shape shape, const int64_t *strides, int64_t offset);
+/** Broadcast to `shape`: stride 0 where t has size 1 or no dimension; those sizes are 1, or with `expand` shape's. */
+eg_tensor eg__operand_broadcast(const eg_tensor *t, eg_shape shape, bool expand);
+/** The piece start, start + step, .. of `length` elements along dim. */
+eg_tensor eg__operand_slice(const eg_tensor *t, int dim, int64_t start, int64_t length, int64_t step);
+/** (rows, columns) of a row-major tensor, or of one that has two dimensions already. */
+eg_tensor eg__operand_rows(const eg_tensor *t, int64_t rows, int64_t columns);
+eg_tensor eg__operand_transpose(const eg_tensor *t);
+
+/** Strides with which numbers of sizes `from` and strides `old` have the sizes `to` in the same logical order; false
+ *  when no strides do. Equal numbers of elements, none 0. */
+bool eg__view_strides(eg_shape from, const int64_t *old, eg_shape to, int64_t *strides);
+
+/** grad_in[i] = the sum of dy over the dimensions along which input i was broadcast, times `factor`. */
+eg_status eg__grad_reduced(eg_op_grad *grad, size_t i, eg_tensor *dy, double factor);
+
+/** The number in a tensor of one element, float32 or float64. */
+static inline double eg__scalar(const eg_tensor *t)
+{
+    return t->dtype == EG_F64 ? *eg__f64(t) : (double)*eg__f32(t);
+}
+
+/** Product that stops at UINT64_MAX. */
+static inline uint64_t eg__mul_saturated(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+#endif

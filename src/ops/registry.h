@@ -1,0 +1,122 @@
+/*
+ * ops/registry.h - the list of built-in operations, and their attributes: what a trace records, tests walk and
+ * exporters read. Adding an operation is one line here, and a row in tests/ops/test_gradients.c (which fails without).
+ */
+#ifndef EG_OPS_REGISTRY_H
+#define EG_OPS_REGISTRY_H
+
+#include "engraft/sys/op.h"
+#include "tensor/kernels.h"
+
+/** X(record): the record is eg__op_<record>, its name (as in messages) "<record>". */
+#define EG_OPS(X)                                                                                                      \
+    X(conv2d)                                                                                                          \
+    X(linear)                                                                                                          \
+    X(matmul)                                                                                                          \
+    X(batch_norm)                                                                                                      \
+    X(max_pool2d)                                                                                                      \
+    X(avg_pool2d)                                                                                                      \
+    X(adaptive_avg_pool2d)                                                                                             \
+    X(relu)                                                                                                            \
+    X(relu6)                                                                                                           \
+    X(leaky_relu)                                                                                                      \
+    X(sigmoid)                                                                                                         \
+    X(tanh)                                                                                                            \
+    X(gelu)                                                                                                            \
+    X(silu)                                                                                                            \
+    X(hardswish)                                                                                                       \
+    X(hardsigmoid)                                                                                                     \
+    X(softmax)                                                                                                         \
+    X(log_softmax)                                                                                                     \
+    X(dropout)                                                                                                         \
+    X(drop_path)                                                                                                       \
+    X(add)                                                                                                             \
+    X(sub)                                                                                                             \
+    X(mul)                                                                                                             \
+    X(div)                                                                                                             \
+    X(affine)                                                                                                          \
+    X(add_n)                                                                                                           \
+    X(weighted_sum)                                                                                                    \
+    X(sum)                                                                                                             \
+    X(mean)                                                                                                            \
+    X(max)                                                                                                             \
+    X(reshape)                                                                                                         \
+    X(flatten)                                                                                                         \
+    X(permute)                                                                                                         \
+    X(slice)                                                                                                           \
+    X(concat)                                                                                                          \
+    X(pad)                                                                                                             \
+    X(cross_entropy)                                                                                                   \
+    X(mse_loss)
+
+#define EG__OP_DECLARE(record) extern const eg_op eg__op_##record;
+EG_OPS(EG__OP_DECLARE)
+#undef EG__OP_DECLARE
+
+extern const eg_op *const eg__op_list[];
+extern const size_t eg__op_count;
+
+/* Attributes hold what the caller asked for (dimensions may be negative), with defaults filled in. Operations that are
+ * not named here have none. */
+
+typedef struct eg__conv2d_attrs {
+    eg__window window; /* the kernel is the weight's, whatever this says */
+} eg__conv2d_attrs;
+
+typedef struct eg__pool2d_attrs { /* max_pool2d, avg_pool2d */
+    eg__window window;
+    bool ceil_mode;
+} eg__pool2d_attrs;
+
+typedef struct eg__adaptive_pool_attrs {
+    int64_t output[2];
+} eg__adaptive_pool_attrs;
+
+typedef struct eg__batch_norm_attrs {
+    eg__batch_norm norm;
+    double momentum;
+    bool training;
+} eg__batch_norm_attrs;
+
+typedef struct eg__unary_attrs { /* activations and affine */
+    eg__unary kind;
+    double a, b;
+} eg__unary_attrs;
+
+typedef struct eg__dim_attrs { /* softmax, log_softmax, concat */
+    int dim;
+} eg__dim_attrs;
+
+typedef struct eg__drop_attrs { /* dropout, drop_path */
+    double p;
+} eg__drop_attrs;
+
+typedef struct eg__reduce_attrs { /* sum, mean, max */
+    eg_shape dims;
+    bool keepdim;
+} eg__reduce_attrs;
+
+typedef struct eg__shape_attrs { /* reshape: the sizes; permute: the order */
+    eg_shape shape;
+} eg__shape_attrs;
+
+typedef struct eg__flatten_attrs {
+    int start, end;
+} eg__flatten_attrs;
+
+typedef struct eg__slice_attrs {
+    int dim;
+    int64_t start, stop, step;
+} eg__slice_attrs;
+
+typedef struct eg__pad_attrs {
+    eg_shape pads;
+    double value;
+} eg__pad_attrs;
+
+typedef struct eg__cross_entropy_attrs {
+    double smoothing;
+    eg_reduction reduction;
+} eg__cross_entropy_attrs;
+
+#endif

@@ -1,0 +1,408 @@
+/*
+ * tensor/cpu/norm.c - batch normalization where channels are innermost in memory: rows of C numbers.
+ *
+ * With few channels a row is shorter than a vector register likes, so loops run over "long rows": as many rows side by
+ * side as make at least LONG numbers, with the per-channel factors repeated. Sums go over blocks of rows of a fixed
+ * size; the blocks' results are joined in order, in double. ReLU's mask in backward is recomputed from x by the same
+ * expression as in forward, so no workspace is needed.
+ */
+#include "tensor/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LONG 64
+#define BLOCK_NUMBERS 8192
+
+/* Per-channel factors, each repeated over a long row: y = (x - mean) * scale + shift. */
+typedef struct norm_work {
+    int64_t rows, channels, repeat, width; /* width = channels * repeat */
+    int64_t block, blocks;                 /* rows a block (a multiple of repeat), number of blocks */
+    bool relu;
+    const float *x, *dy;
+    float *y;                              /* or dx */
+    float *mean, *scale, *shift;           /* [width] */
+    float *back, *lift;                    /* [width] backward: dx = scale dy - (x - mean) back - lift */
+    float *partial;                        /* [blocks][2][width] */
+    void *memory;
+    size_t bytes;
+    eg_context *ctx;
+} norm_work;
+
+static eg_status work_make(norm_work *w, const eg_tensor *x, bool sums)
+{
+    int64_t channels = x->shape.dims[1], rows = eg_shape_numel(x->shape) / channels;
+    int64_t repeat = EG_MAX(1, LONG / channels), width = channels * repeat;
+    int64_t block = EG_MAX(1, BLOCK_NUMBERS / width) * repeat, blocks = (rows + block - 1) / block;
+    size_t numbers = (size_t)(width * 5 + (sums ? blocks * 2 * width : 0));
+    *w = (norm_work){.rows = rows, .channels = channels, .repeat = repeat, .width = width, .block = block,
+                     .blocks = blocks, .x = eg__f32(x), .ctx = x->ctx, .bytes = numbers * sizeof(float)};
+    float *memory = w->memory = eg__pool_take(x->ctx, w->bytes);
+    if (!memory)
+        return EG_ENOMEM;
+    w->mean = memory;
+    w->scale = memory + width;
+    w->shift = memory + 2 * width;
+    w->back = memory + 3 * width;
+    w->lift = memory + 4 * width;
+    w->partial = memory + 5 * width;
+    return EG_OK;
+}
+
+static void work_free(norm_work *w)
+{
+    if (w->memory)
+        eg__pool_give(w->ctx, w->memory, w->bytes);
+}
+
+static void repeat_channels(const norm_work *w, float *line)
+{
+    for (int64_t i = w->channels; i < w->width; i++)
+        line[i] = line[i - w->channels];
+}
+
+/* Adds up the repeats of a long row, and all that a shorter last long row left at zero. */
+static double fold(const norm_work *w, const float *line, int64_t channel)
+{
+    double sum = 0;
+    for (int64_t i = channel; i < w->width; i += w->channels)
+        sum += (double)line[i];
+    return sum;
+}
+
+/* ---- statistics: sum of a block, then squares of the distances from the block's own mean ---- */
+
+EG__CLONES static void add_lines(float *restrict sum, const float *restrict x, int64_t n, int64_t width)
+{
+    memset(sum, 0, (size_t)width * sizeof(float));
+    int64_t at = 0;
+    for (; at + 4 * width <= n; at += 4 * width) {
+        const float *restrict r = x + at;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++)
+            sum[i] += (r[i] + r[i + width]) + (r[i + 2 * width] + r[i + 3 * width]);
+    }
+    for (; at < n; at += width) {
+        int64_t left = EG_MIN(width, n - at);
+#pragma omp simd
+        for (int64_t i = 0; i < left; i++)
+            sum[i] += x[at + i];
+    }
+}
+
+static inline float squared(float x) { return x * x; }
+
+EG__CLONES static void add_squares(float *restrict sum, const float *restrict x, const float *restrict mean, int64_t n,
+                                   int64_t width)
+{
+    memset(sum, 0, (size_t)width * sizeof(float));
+    int64_t at = 0;
+    for (; at + 2 * width <= n; at += 2 * width) {
+        const float *restrict r = x + at;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++)
+            sum[i] += squared(r[i] - mean[i]) + squared(r[i + width] - mean[i]);
+    }
+    for (; at < n; at += width) {
+        int64_t left = EG_MIN(width, n - at);
+#pragma omp simd
+        for (int64_t i = 0; i < left; i++)
+            sum[i] += squared(x[at + i] - mean[i]);
+    }
+}
+
+static int64_t block_rows(const norm_work *w, int64_t b) { return EG_MIN(w->block, w->rows - b * w->block); }
+
+/* partial[b] = {block's mean, squares around it}; the mean is repeated, the squares are not folded yet. */
+static void statistics_blocks(void *arg, int64_t begin, int64_t end)
+{
+    const norm_work *w = arg;
+    for (int64_t b = begin; b < end; b++) {
+        int64_t rows = block_rows(w, b), n = rows * w->channels;
+        const float *x = w->x + b * w->block * w->channels;
+        float *mean = w->partial + b * 2 * w->width, *squares = mean + w->width;
+        add_lines(mean, x, n, w->width);
+        for (int64_t c = 0; c < w->channels; c++)
+            mean[c] = (float)(fold(w, mean, c) / (double)rows);
+        repeat_channels(w, mean);
+        add_squares(squares, x, mean, n, w->width);
+    }
+}
+
+/* Joins the blocks as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+ * variances" (1979). */
+static void join_statistics(const norm_work *w, int64_t c, double *mean, double *var)
+{
+    double count = 0, m = 0, squares = 0;
+    for (int64_t b = 0; b < w->blocks; b++) {
+        const float *partial = w->partial + b * 2 * w->width;
+        double rows = (double)block_rows(w, b), distance = (double)partial[c] - m, total = count + rows;
+        m += distance * rows / total;
+        squares += fold(w, partial + w->width, c) + distance * distance * count * rows / total;
+        count = total;
+    }
+    *mean = m;
+    *var = squares / count;
+}
+
+/* ---- y ---- */
+
+static inline float normalized(float x, float mean, float scale, float shift) { return (x - mean) * scale + shift; }
+
+EG__CLONES static void normalize_rows(const norm_work *w, const float *x, float *y, int64_t n)
+{
+    const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
+    for (int64_t at = 0; at < n; at += w->width) {
+        int64_t left = EG_MIN(w->width, n - at);
+#pragma omp simd
+        for (int64_t i = 0; i < left; i++)
+            y[at + i] = normalized(x[at + i], mean[i], scale[i], shift[i]);
+    }
+}
+
+EG__CLONES static void normalize_rows_relu(const norm_work *w, const float *x, float *y, int64_t n)
+{
+    const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
+    for (int64_t at = 0; at < n; at += w->width) {
+        int64_t left = EG_MIN(w->width, n - at);
+#pragma omp simd
+        for (int64_t i = 0; i < left; i++) {
+            float v = normalized(x[at + i], mean[i], scale[i], shift[i]);
+            y[at + i] = v < 0.0f ? 0.0f : v;
+        }
+    }
+}
+
+static void normalize_blocks(void *arg, int64_t begin, int64_t end)
+{
+    const norm_work *w = arg;
+    int64_t from = begin * w->block, rows = EG_MIN(end * w->block, w->rows) - from;
+    (w->relu ? normalize_rows_relu : normalize_rows)(w, w->x + from * w->channels, w->y + from * w->channels,
+                                                     rows * w->channels);
+}
+
+static float channel_of(const eg_tensor *t, int64_t c, float absent)
+{
+    return t ? eg__f32(t)[c * t->strides[0]] : absent;
+}
+
+static void set_factors(norm_work *w, const eg__batch_norm *bn, const eg_tensor *gamma, const eg_tensor *beta,
+                        const eg_tensor *mean, const eg_tensor *var)
+{
+    w->relu = bn->relu;
+    for (int64_t c = 0; c < w->channels; c++) {
+        w->mean[c] = channel_of(mean, c, 0);
+        w->scale[c] = (float)((double)channel_of(gamma, c, 1) / sqrt((double)channel_of(var, c, 0) + bn->eps));
+        w->shift[c] = channel_of(beta, c, 0);
+    }
+    repeat_channels(w, w->mean);
+    repeat_channels(w, w->scale);
+    repeat_channels(w, w->shift);
+}
+
+/* Channels innermost and no gaps. */
+static bool in_rows(const eg_tensor *x)
+{
+    return eg__is_dense(x) && (x->shape.dims[1] == 1 || x->strides[1] == 1);
+}
+
+static const eg_tensor *to_rows(const eg_tensor *x, eg_tensor **owned)
+{
+    if (in_rows(x))
+        return x;
+    *owned = eg__new_with_innermost(x, 1);
+    return *owned && eg__cpu_copy(x, *owned) == EG_OK ? *owned : NULL;
+}
+
+/* `like` is in rows; y itself if it lies the same, else a new tensor for eg__out_finish(). */
+static eg_tensor *out_like(const eg_tensor *like, eg_tensor *y, eg_tensor **owned)
+{
+    if (y && eg__same_strides(like, y))
+        return y;
+    return *owned = eg__tensor_new_like(like);
+}
+
+static eg_status forward(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
+                         eg_tensor *batch_mean, eg_tensor *batch_var, const eg_tensor *mean, const eg_tensor *var,
+                         eg_tensor *y)
+{
+    norm_work w;
+    EG_TRY(work_make(&w, x, batch_mean != NULL));
+    int64_t numel = w.rows * w.channels;
+    w.y = eg__f32(y);
+    if (batch_mean) {
+        eg__for_each(x->ctx, w.blocks, numel, statistics_blocks, &w);
+        for (int64_t c = 0; c < w.channels; c++) {
+            double m, v;
+            join_statistics(&w, c, &m, &v);
+            eg__f32(batch_mean)[c * batch_mean->strides[0]] = (float)m;
+            eg__f32(batch_var)[c * batch_var->strides[0]] = (float)v;
+        }
+    }
+    set_factors(&w, bn, gamma, beta, mean, var);
+    eg__for_each(x->ctx, w.blocks, numel, normalize_blocks, &w);
+    work_free(&w);
+    return EG_OK;
+}
+
+static eg_status forward_any(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
+                             eg_tensor *batch_mean, eg_tensor *batch_var, const eg_tensor *mean, const eg_tensor *var,
+                             eg_tensor *y)
+{
+    eg_tensor *owned_x = NULL, *owned_y = NULL;
+    const eg_tensor *rows = to_rows(x, &owned_x);
+    eg_tensor *out = rows ? out_like(rows, y, &owned_y) : NULL;
+    eg_status status = out ? forward(bn, rows, gamma, beta, batch_mean, batch_var, mean, var, out) : EG_ENOMEM;
+    eg_tensor_release(owned_x);
+    return eg__out_finish(status, y, owned_y);
+}
+
+eg_status eg__cpu_batch_norm(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
+                             eg_tensor *mean, eg_tensor *var, eg_tensor *y, eg_tensor **workspace)
+{
+    if (workspace)
+        *workspace = NULL;
+    if (eg_shape_numel(x->shape) == 0)
+        return eg__ref_kernels.batch_norm(bn, x, gamma, beta, mean, var, y, workspace);
+    return forward_any(bn, x, gamma, beta, mean, var, mean, var, y);
+}
+
+eg_status eg__cpu_batch_norm_eval(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma,
+                                  const eg_tensor *beta, const eg_tensor *mean, const eg_tensor *var, eg_tensor *y)
+{
+    if (eg_shape_numel(x->shape) == 0)
+        return EG_OK;
+    return forward_any(bn, x, gamma, beta, NULL, NULL, mean, var, y);
+}
+
+/* ---- backward ---- */
+
+/* sums: {dy (x - mean), dy}, dy behind the ReLU. */
+EG__CLONES static void add_gradients(const norm_work *w, float *restrict scaled, float *restrict plain, const float *x,
+                                     const float *dy, int64_t n)
+{
+    const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
+    float low = w->relu ? 0.0f : -INFINITY;
+    memset(scaled, 0, (size_t)w->width * sizeof(float));
+    memset(plain, 0, (size_t)w->width * sizeof(float));
+    for (int64_t at = 0; at < n; at += w->width) {
+        int64_t left = EG_MIN(w->width, n - at);
+#pragma omp simd
+        for (int64_t i = 0; i < left; i++) {
+            float v = x[at + i], d = normalized(v, mean[i], scale[i], shift[i]) > low ? dy[at + i] : 0.0f;
+            scaled[i] += d * (v - mean[i]);
+            plain[i] += d;
+        }
+    }
+}
+
+static void gradient_blocks(void *arg, int64_t begin, int64_t end)
+{
+    const norm_work *w = arg;
+    for (int64_t b = begin; b < end; b++) {
+        int64_t from = b * w->block * w->channels;
+        float *partial = w->partial + b * 2 * w->width;
+        add_gradients(w, partial, partial + w->width, w->x + from, w->dy + from, block_rows(w, b) * w->channels);
+    }
+}
+
+EG__CLONES static void gradient_rows(const norm_work *w, const float *x, const float *dy, float *dx, int64_t n)
+{
+    const float *mean = w->mean, *scale = w->scale, *shift = w->shift, *back = w->back, *lift = w->lift;
+    float low = w->relu ? 0.0f : -INFINITY;
+    for (int64_t at = 0; at < n; at += w->width) {
+        int64_t left = EG_MIN(w->width, n - at);
+#pragma omp simd
+        for (int64_t i = 0; i < left; i++) {
+            float v = x[at + i], d = normalized(v, mean[i], scale[i], shift[i]) > low ? dy[at + i] : 0.0f;
+            dx[at + i] = scale[i] * d - (v - mean[i]) * back[i] - lift[i];
+        }
+    }
+}
+
+static void gradient_input_blocks(void *arg, int64_t begin, int64_t end)
+{
+    const norm_work *w = arg;
+    int64_t from = begin * w->block * w->channels, to = EG_MIN(end * w->block, w->rows) * w->channels;
+    gradient_rows(w, w->x + from, w->dy + from, w->y + from, to - from);
+}
+
+/* dgamma and dbeta of the channels; and the factors that carry them back through the statistics, when these are x's. */
+static void set_gradients(norm_work *w, const eg__batch_norm *bn, bool batch, const eg_tensor *var, eg_tensor *dgamma,
+                          eg_tensor *dbeta)
+{
+    for (int64_t c = 0; c < w->channels; c++) {
+        double scaled = 0, plain = 0, variance = (double)channel_of(var, c, 0) + bn->eps, n = (double)w->rows;
+        for (int64_t b = 0; b < w->blocks; b++) {
+            scaled += fold(w, w->partial + b * 2 * w->width, c);
+            plain += fold(w, w->partial + (b * 2 + 1) * w->width, c);
+        }
+        if (dgamma)
+            eg__f32(dgamma)[c * dgamma->strides[0]] = (float)(scaled / sqrt(variance));
+        if (dbeta)
+            eg__f32(dbeta)[c * dbeta->strides[0]] = (float)plain;
+        w->back[c] = batch ? (float)((double)w->scale[c] * scaled / (variance * n)) : 0.0f;
+        w->lift[c] = batch ? (float)((double)w->scale[c] * plain / n) : 0.0f;
+    }
+    repeat_channels(w, w->back);
+    repeat_channels(w, w->lift);
+}
+
+typedef struct backward_args {
+    const eg__batch_norm *bn;
+    bool batch; /* the statistics were x's own */
+    const eg_tensor *x, *gamma, *beta, *mean, *var, *dy;
+    eg_tensor *dx, *dgamma, *dbeta;
+} backward_args;
+
+static eg_status backward(const backward_args *a)
+{
+    norm_work w;
+    EG_TRY(work_make(&w, a->x, true));
+    int64_t numel = w.rows * w.channels;
+    w.dy = eg__f32(a->dy);
+    set_factors(&w, a->bn, a->gamma, a->beta, a->mean, a->var);
+    if (a->batch || a->dgamma || a->dbeta)
+        eg__for_each(w.ctx, w.blocks, numel, gradient_blocks, &w);
+    else
+        memset(w.partial, 0, (size_t)(w.blocks * 2 * w.width) * sizeof(float));
+    set_gradients(&w, a->bn, a->batch, a->var, a->dgamma, a->dbeta);
+    if (a->dx) {
+        w.y = eg__f32(a->dx);
+        eg__for_each(w.ctx, w.blocks, numel, gradient_input_blocks, &w);
+    }
+    work_free(&w);
+    return EG_OK;
+}
+
+static eg_status backward_any(backward_args a)
+{
+    eg_tensor *owned_x = NULL, *owned_dy = NULL, *owned_dx = NULL, *dx = a.dx;
+    eg_status status = EG_ENOMEM;
+    a.x = to_rows(a.x, &owned_x);
+    a.dy = a.x ? eg__in_order_of(a.x, a.dy, &owned_dy) : NULL;
+    if (a.dy && (!dx || (a.dx = out_like(a.x, dx, &owned_dx)) != NULL))
+        status = backward(&a);
+    eg_tensor_release(owned_x);
+    eg_tensor_release(owned_dy);
+    return eg__out_finish(status, dx, owned_dx);
+}
+
+eg_status eg__cpu_batch_norm_backward(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma,
+                                      const eg_tensor *beta, const eg_tensor *mean, const eg_tensor *var,
+                                      const eg_tensor *workspace, const eg_tensor *dy, eg_tensor *dx, eg_tensor *dgamma,
+                                      eg_tensor *dbeta)
+{
+    if (eg_shape_numel(x->shape) == 0)
+        return eg__ref_kernels.batch_norm_backward(bn, x, gamma, beta, mean, var, workspace, dy, dx, dgamma, dbeta);
+    return backward_any((backward_args){bn, true, x, gamma, beta, mean, var, dy, dx, dgamma, dbeta});
+}
+
+eg_status eg__cpu_batch_norm_eval_backward(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma,
+                                           const eg_tensor *beta, const eg_tensor *mean, const eg_tensor *var,
+                                           const eg_tensor *dy, eg_tensor *dx, eg_tensor *dgamma, eg_tensor *dbeta)
+{
+    if (eg_shape_numel(x->shape) == 0)
+        return eg__ref_kernels.batch_norm_eval_backward(bn, x, gamma, beta, mean, var, dy, dx, dgamma, dbeta);
+    return backward_any((backward_args){bn, false, x, gamma, beta, mean, var, dy, dx, dgamma, dbeta});
+}

@@ -1,0 +1,154 @@
+/*
+ * tensor/cpu/unary.c - activation functions and their derivatives, over memory.
+ */
+#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/vmath.h"
+
+typedef struct unary_work {
+    float a, b;
+    const float *x, *dy; /* backward: x is what was saved */
+    float *out;
+} unary_work;
+
+/* y = f(x). Comparisons are written so that NaN comes out as NaN. */
+#define FORWARD(name, expression)                                                                                      \
+    EG__CLONES static void name##_forward(void *arg, int64_t begin, int64_t end)                                       \
+    {                                                                                                                  \
+        const unary_work *w = arg;                                                                                     \
+        const float *in = w->x, a = w->a, b = w->b;                                                                    \
+        float *out = w->out;                                                                                           \
+        (void)a, (void)b;                                                                                              \
+        _Pragma("omp simd") for (int64_t i = begin; i < end; i++)                                                      \
+        {                                                                                                              \
+            float x = in[i];                                                                                           \
+            out[i] = (expression);                                                                                     \
+        }                                                                                                              \
+    }
+/* dx = dy f'(x), where x is the input, or for relu, sigmoid and tanh the output. */
+#define BACKWARD(name, expression)                                                                                     \
+    EG__CLONES static void name##_backward(void *arg, int64_t begin, int64_t end)                                      \
+    {                                                                                                                  \
+        const unary_work *w = arg;                                                                                     \
+        const float *in = w->x, *grad = w->dy, a = w->a;                                                               \
+        float *out = w->out;                                                                                           \
+        (void)a;                                                                                                       \
+        _Pragma("omp simd") for (int64_t i = begin; i < end; i++)                                                      \
+        {                                                                                                              \
+            float x = in[i], dy = grad[i];                                                                             \
+            (void)x;                                                                                                   \
+            out[i] = (expression);                                                                                     \
+        }                                                                                                              \
+    }
+
+static inline float clamp6(float x)
+{
+    x = x < 0.0f ? 0.0f : x;
+    return x > 6.0f ? 6.0f : x;
+}
+
+static inline float silu_derivative(float x)
+{
+    float s = eg__sigmoidf(x);
+    return s * (1.0f + x * (1.0f - s));
+}
+
+static inline float hardswish_derivative(float x)
+{
+    float d = x * (1.0f / 3.0f) + 0.5f;
+    d = x <= -3.0f ? 0.0f : d;
+    return x >= 3.0f ? 1.0f : d;
+}
+
+/* Phi(x) and x phi(x) + Phi(x), through libm. */
+static inline float normal_cdf(float x) { return 0.5f * erfcf(x * -0.707106781f); }
+static inline float gelu_derivative(float x) { return normal_cdf(x) + x * 0.398942280f * eg__expf(-0.5f * x * x); }
+
+FORWARD(relu, x < 0.0f ? 0.0f : x)
+FORWARD(relu6, clamp6(x))
+FORWARD(leaky_relu, x > 0.0f ? x : a * x)
+FORWARD(sigmoid, eg__sigmoidf(x))
+FORWARD(tanh, eg__tanhf(x))
+FORWARD(gelu, x * normal_cdf(x))
+FORWARD(silu, x * eg__sigmoidf(x))
+FORWARD(hardswish, x * clamp6(x + 3.0f) * (1.0f / 6.0f))
+FORWARD(hardsigmoid, clamp6(x + 3.0f) * (1.0f / 6.0f))
+FORWARD(affine, a * x + b)
+
+BACKWARD(relu, x > 0.0f ? dy : 0.0f)
+BACKWARD(relu6, x > 0.0f && x < 6.0f ? dy : 0.0f)
+BACKWARD(leaky_relu, x > 0.0f ? dy : a * dy)
+BACKWARD(sigmoid, dy * x * (1.0f - x))
+BACKWARD(tanh, dy * (1.0f - x * x))
+BACKWARD(gelu, dy * gelu_derivative(x))
+BACKWARD(silu, dy * silu_derivative(x))
+BACKWARD(hardswish, dy * hardswish_derivative(x))
+BACKWARD(hardsigmoid, x > -3.0f && x < 3.0f ? dy * (1.0f / 6.0f) : 0.0f)
+BACKWARD(affine, a * dy)
+
+/* Made in functions, not constant tables: the address of a multiversioned function is no constant. */
+static eg__body forward_body(eg__unary op)
+{
+    switch (op) {
+    case EG__RELU: return relu_forward;
+    case EG__RELU6: return relu6_forward;
+    case EG__LEAKY_RELU: return leaky_relu_forward;
+    case EG__SIGMOID: return sigmoid_forward;
+    case EG__TANH: return tanh_forward;
+    case EG__GELU: return gelu_forward;
+    case EG__SILU: return silu_forward;
+    case EG__HARDSWISH: return hardswish_forward;
+    case EG__HARDSIGMOID: return hardsigmoid_forward;
+    case EG__AFFINE: return affine_forward;
+    case EG__UNARY_COUNT: break;
+    }
+    return NULL;
+}
+
+static eg__body backward_body(eg__unary op)
+{
+    switch (op) {
+    case EG__RELU: return relu_backward;
+    case EG__RELU6: return relu6_backward;
+    case EG__LEAKY_RELU: return leaky_relu_backward;
+    case EG__SIGMOID: return sigmoid_backward;
+    case EG__TANH: return tanh_backward;
+    case EG__GELU: return gelu_backward;
+    case EG__SILU: return silu_backward;
+    case EG__HARDSWISH: return hardswish_backward;
+    case EG__HARDSIGMOID: return hardsigmoid_backward;
+    case EG__AFFINE: return affine_backward;
+    case EG__UNARY_COUNT: break;
+    }
+    return NULL;
+}
+
+eg_status eg__cpu_unary(eg__unary op, double a, double b, const eg_tensor *x, eg_tensor *y)
+{
+    if (!eg__is_dense(y))
+        return eg__ref_kernels.unary(op, a, b, x, y);
+    if (!eg__same_strides(x, y)) {
+        EG_TRY(eg__cpu_copy(x, y));
+        x = y;
+    }
+    int64_t n = eg_shape_numel(y->shape);
+    unary_work w = {.a = (float)a, .b = (float)b, .x = eg__f32(x), .out = eg__f32(y)};
+    eg__for(y->ctx, n, n, forward_body(op), &w);
+    return EG_OK;
+}
+
+eg_status eg__cpu_unary_backward(eg__unary op, double a, double b, const eg_tensor *saved, const eg_tensor *dy, eg_tensor *dx)
+{
+    if (!eg__is_dense(dx))
+        return eg__ref_kernels.unary_backward(op, a, b, saved, dy, dx);
+    eg_tensor *owned[2] = {NULL, NULL};
+    saved = eg__in_order_of(dx, saved, &owned[0]);
+    dy = saved ? eg__in_order_of(dx, dy, &owned[1]) : NULL;
+    if (dy) {
+        int64_t n = eg_shape_numel(dx->shape);
+        unary_work w = {.a = (float)a, .b = (float)b, .x = eg__f32(saved), .dy = eg__f32(dy), .out = eg__f32(dx)};
+        eg__for(dx->ctx, n, n, backward_body(op), &w);
+    }
+    eg_tensor_release(owned[0]);
+    eg_tensor_release(owned[1]);
+    return dy ? EG_OK : EG_ENOMEM;
+}

@@ -1,0 +1,24 @@
+/*
+ * tensor/kernels.c - which kernels compute for a tensor.
+ */
+#include "tensor/kernels.h"
+
+#include <string.h>
+
+const eg_kernels *eg__kernels_find(const char *name)
+{
+    if (strcmp(name, eg__dnnl_kernels.name) == 0)
+        return &eg__dnnl_kernels;
+    return strcmp(name, eg__ref_kernels.name) == 0 ? &eg__ref_kernels : NULL;
+}
+
+const eg_kernels *eg__kernels(const eg_context *ctx, eg_dtype dtype)
+{
+    const eg_kernels *kernels = dtype == EG_F32 ? eg__kernels_find(eg__context_backend(ctx)) : NULL;
+    return kernels ? kernels : &eg__ref_kernels;
+}
+
+bool eg__unary_saves_output(eg__unary op)
+{
+    return op == EG__RELU || op == EG__SIGMOID || op == EG__TANH;
+}

@@ -1,0 +1,131 @@
+/*
+ * tensor/kernels.h - the one table through which operations reach their kernels; a backend is one such table.
+ *
+ * `ref` is plain C over any strides, float32 and float64, accumulating in double: the oracle. `dnnl` is oneDNN for what
+ * it does best and our own loops (tensor/cpu) for the rest, float32; it hands to `ref` what it does not cover. The
+ * callers have checked types and shapes and allocated the outputs (channels-last where 4-d activations, row-major
+ * weights). Kernels fail only for lack of memory or an error of oneDNN. NULL outputs are not wanted.
+ */
+#ifndef EG_TENSOR_KERNELS_H
+#define EG_TENSOR_KERNELS_H
+
+#include "tensor/internal.h"
+
+typedef struct eg__window { /* of a convolution or pooling, resolved (no zeros for defaults) */
+    int64_t kernel[2], stride[2], padding[2], dilation[2];
+    int64_t groups;
+    bool exclude_pad; /* average pooling */
+} eg__window;
+
+typedef enum eg__unary {
+    EG__RELU, EG__RELU6, EG__LEAKY_RELU, EG__SIGMOID, EG__TANH, EG__GELU, EG__SILU, EG__HARDSWISH, EG__HARDSIGMOID,
+    EG__AFFINE, /* a * x + b */
+    EG__UNARY_COUNT
+} eg__unary;
+
+typedef enum eg__binary { EG__ADD, EG__SUB, EG__MUL, EG__DIV, EG__BINARY_COUNT } eg__binary;
+typedef enum eg__reduction { EG__SUM, EG__MAX } eg__reduction;
+
+typedef struct eg__batch_norm {
+    double eps;
+    bool relu;
+} eg__batch_norm;
+
+/** Scalars of one optimizer update; the state buffers are n numbers each. */
+typedef struct eg__sgd {
+    double lr, momentum, dampening, weight_decay;
+    bool nesterov, first; /* first: the momentum buffer is set to the gradient */
+} eg__sgd;
+typedef struct eg__adam {
+    double lr, beta1, beta2, eps, weight_decay;
+    bool decoupled; /* AdamW */
+    int64_t step;   /* 1 for the first update */
+} eg__adam;
+
+typedef struct eg_kernels {
+    const char *name;
+
+    /* y = conv(x, w) + b; b may be NULL */
+    eg_status (*conv2d)(const eg__window *, const eg_tensor *x, const eg_tensor *w, const eg_tensor *b, eg_tensor *y);
+    eg_status (*conv2d_backward_input)(const eg__window *, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx);
+    /* dw and db may be NULL */
+    eg_status (*conv2d_backward_weight)(const eg__window *, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw, eg_tensor *db);
+
+    /* 2-d: y = op(a) op(b) + bias over rows; any strides, so a transposed view is the transpose; bias may be NULL */
+    eg_status (*matmul)(const eg_tensor *a, const eg_tensor *b, const eg_tensor *bias, eg_tensor *y);
+
+    /* x (N, C, ..): batch statistics. mean, var (C) are outputs, var biased. gamma, beta may be NULL. *workspace (may
+     * be NULL: not wanted) receives a new tensor, owned by the caller, that backward with relu needs, or NULL. */
+    eg_status (*batch_norm)(const eg__batch_norm *, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
+                            eg_tensor *mean, eg_tensor *var, eg_tensor *y, eg_tensor **workspace);
+    /* the same with given mean and var */
+    eg_status (*batch_norm_eval)(const eg__batch_norm *, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
+                                 const eg_tensor *mean, const eg_tensor *var, eg_tensor *y);
+    /* training: statistics are functions of x. y is for relu backends that use it; dgamma, dbeta may be NULL */
+    eg_status (*batch_norm_backward)(const eg__batch_norm *, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
+                                     const eg_tensor *mean, const eg_tensor *var, const eg_tensor *workspace,
+                                     const eg_tensor *dy, eg_tensor *dx, eg_tensor *dgamma, eg_tensor *dbeta);
+    eg_status (*batch_norm_eval_backward)(const eg__batch_norm *, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
+                                          const eg_tensor *mean, const eg_tensor *var, const eg_tensor *dy,
+                                          eg_tensor *dx, eg_tensor *dgamma, eg_tensor *dbeta);
+
+    /* *workspace as in batch_norm: where the maxima were */
+    eg_status (*max_pool2d)(const eg__window *, const eg_tensor *x, eg_tensor *y, eg_tensor **workspace);
+    eg_status (*max_pool2d_backward)(const eg__window *, const eg_tensor *workspace, const eg_tensor *dy, eg_tensor *dx);
+    eg_status (*avg_pool2d)(const eg__window *, const eg_tensor *x, eg_tensor *y);
+    eg_status (*avg_pool2d_backward)(const eg__window *, const eg_tensor *dy, eg_tensor *dx);
+    /* output size is y's */
+    eg_status (*adaptive_avg_pool2d)(const eg_tensor *x, eg_tensor *y);
+    eg_status (*adaptive_avg_pool2d_backward)(const eg_tensor *dy, eg_tensor *dx);
+
+    /* a, b: slope of leaky relu (a), factor and offset of affine. `saved` is x, or y where eg__unary_saves_output() */
+    eg_status (*unary)(eg__unary, double a, double b, const eg_tensor *x, eg_tensor *y);
+    eg_status (*unary_backward)(eg__unary, double a, double b, const eg_tensor *saved, const eg_tensor *dy, eg_tensor *dx);
+
+    /* broadcasting: a and b have y's ndim, sizes equal to y's or 1 (stride 0 is set by the caller for size 1) */
+    eg_status (*binary)(eg__binary, const eg_tensor *a, const eg_tensor *b, eg_tensor *y);
+    /* y has x's ndim with size 1 in the reduced dimensions. For MAX, index (int64, y's shape) receives the position
+     * within the reduced block, in logical order; may be NULL */
+    eg_status (*reduce)(eg__reduction, const eg_tensor *x, eg_tensor *y, eg_tensor *index);
+    eg_status (*softmax)(int dim, bool log, const eg_tensor *x, eg_tensor *y);
+    eg_status (*softmax_backward)(int dim, bool log, const eg_tensor *y, const eg_tensor *dy, eg_tensor *dx);
+
+    /* y = sum w[i] x[i]; w NULL = ones. Equal shapes; strides may differ */
+    eg_status (*weighted_sum)(size_t n, const eg_tensor *const *x, const eg_tensor *w, eg_tensor *y);
+    /* dx[i] = w[i] dy (each may be NULL); dw[i] = <x[i], dy> (dw may be NULL; then x may be NULL too) */
+    eg_status (*weighted_sum_backward)(size_t n, const eg_tensor *const *x, const eg_tensor *w, const eg_tensor *dy,
+                                       eg_tensor *const *dx, eg_tensor *dw);
+
+    /* y = x for equal shapes, any strides and (for ref) types */
+    eg_status (*copy)(const eg_tensor *x, eg_tensor *y);
+    /* y += x for equal shapes */
+    eg_status (*accumulate)(const eg_tensor *x, eg_tensor *y);
+    eg_status (*fill)(eg_tensor *y, double value);
+    /* y = x * mask where mask (of x's shape, or (N) for whole samples) holds 0 or 1 / (1 - p) */
+    /* (dropout is built from binary MUL) */
+
+    /* logits (N, C), target int64 (N) or float (N, C); probability (N, C) receives softmax; loss (N) */
+    eg_status (*cross_entropy)(double smoothing, const eg_tensor *logits, const eg_tensor *target, eg_tensor *probability, eg_tensor *loss);
+    /* dloss (N) */
+    eg_status (*cross_entropy_backward)(double smoothing, const eg_tensor *probability, const eg_tensor *target,
+                                        const eg_tensor *dloss, eg_tensor *dlogits);
+
+    /* In place; all tensors of one optimizer group at once, dense and of equal strides. buf entries may be NULL where momentum is 0 */
+    eg_status (*sgd)(const eg__sgd *, size_t n, eg_tensor *const *p, eg_tensor *const *grad, eg_tensor *const *buf);
+    eg_status (*adam)(const eg__adam *, size_t n, eg_tensor *const *p, eg_tensor *const *grad, eg_tensor *const *m, eg_tensor *const *v);
+    /* sum of squares over n tensors, in double, in a fixed order; then p *= factor for all */
+    eg_status (*norm2)(size_t n, eg_tensor *const *t, double *sum);
+    eg_status (*scale)(size_t n, eg_tensor *const *t, double factor);
+} eg_kernels;
+
+extern const eg_kernels eg__ref_kernels;  /* tensor/ref */
+extern const eg_kernels eg__dnnl_kernels; /* tensor/dnnl and tensor/cpu */
+
+/** The table for tensors of this type in this context: ref for all but float32. */
+const eg_kernels *eg__kernels(const eg_context *ctx, eg_dtype dtype);
+/** Table by name ("dnnl", "ref"); NULL when unknown. */
+const eg_kernels *eg__kernels_find(const char *name);
+/** Whether the backward of a unary operation reads its output (relu, sigmoid, tanh) instead of its input. */
+bool eg__unary_saves_output(eg__unary op);
+
+#endif

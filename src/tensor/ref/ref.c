@@ -1,0 +1,242 @@
+/*
+ * tensor/ref/ref.c - the reference table: hands each call to the kernels of its tensors' type.
+ */
+#include "tensor/ref/ref.h"
+
+#define DISPATCH(tensor, kernel, ...)                                                                                  \
+    switch ((tensor)->dtype) {                                                                                         \
+    case EG_F32: return eg__ref_f32_kernels.kernel(__VA_ARGS__);                                                       \
+    case EG_F64: return eg__ref_f64_kernels.kernel(__VA_ARGS__);                                                       \
+    case EG_I64:                                                                                                       \
+    case EG_U8: break;                                                                                                 \
+    }                                                                                                                  \
+    return eg_fail(EG_EDTYPE, "%s: expected float32 or float64, got %s", #kernel, eg_dtype_name((tensor)->dtype))
+
+static eg_status conv2d(const eg__window *win, const eg_tensor *x, const eg_tensor *w, const eg_tensor *b,
+                        eg_tensor *y)
+{
+    DISPATCH(x, conv2d, win, x, w, b, y);
+}
+
+static eg_status conv2d_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx)
+{
+    DISPATCH(dy, conv2d_backward_input, win, w, dy, dx);
+}
+
+static eg_status conv2d_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw,
+                                        eg_tensor *db)
+{
+    DISPATCH(dy, conv2d_backward_weight, win, x, dy, dw, db);
+}
+
+static eg_status matmul(const eg_tensor *a, const eg_tensor *b, const eg_tensor *bias, eg_tensor *y)
+{
+    DISPATCH(a, matmul, a, b, bias, y);
+}
+
+static eg_status batch_norm(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
+                            eg_tensor *mean, eg_tensor *var, eg_tensor *y, eg_tensor **workspace)
+{
+    DISPATCH(x, batch_norm, bn, x, gamma, beta, mean, var, y, workspace);
+}
+
+static eg_status batch_norm_eval(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma,
+                                 const eg_tensor *beta, const eg_tensor *mean, const eg_tensor *var, eg_tensor *y)
+{
+    DISPATCH(x, batch_norm_eval, bn, x, gamma, beta, mean, var, y);
+}
+
+static eg_status batch_norm_backward(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma,
+                                     const eg_tensor *beta, const eg_tensor *mean, const eg_tensor *var,
+                                     const eg_tensor *workspace, const eg_tensor *dy, eg_tensor *dx, eg_tensor *dgamma,
+                                     eg_tensor *dbeta)
+{
+    DISPATCH(x, batch_norm_backward, bn, x, gamma, beta, mean, var, workspace, dy, dx, dgamma, dbeta);
+}
+
+static eg_status batch_norm_eval_backward(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma,
+                                          const eg_tensor *beta, const eg_tensor *mean, const eg_tensor *var,
+                                          const eg_tensor *dy, eg_tensor *dx, eg_tensor *dgamma, eg_tensor *dbeta)
+{
+    DISPATCH(x, batch_norm_eval_backward, bn, x, gamma, beta, mean, var, dy, dx, dgamma, dbeta);
+}
+
+static eg_status max_pool2d(const eg__window *win, const eg_tensor *x, eg_tensor *y, eg_tensor **workspace)
+{
+    DISPATCH(x, max_pool2d, win, x, y, workspace);
+}
+
+static eg_status max_pool2d_backward(const eg__window *win, const eg_tensor *workspace, const eg_tensor *dy,
+                                     eg_tensor *dx)
+{
+    DISPATCH(dy, max_pool2d_backward, win, workspace, dy, dx);
+}
+
+static eg_status avg_pool2d(const eg__window *win, const eg_tensor *x, eg_tensor *y)
+{
+    DISPATCH(x, avg_pool2d, win, x, y);
+}
+
+static eg_status avg_pool2d_backward(const eg__window *win, const eg_tensor *dy, eg_tensor *dx)
+{
+    DISPATCH(dy, avg_pool2d_backward, win, dy, dx);
+}
+
+static eg_status adaptive_avg_pool2d(const eg_tensor *x, eg_tensor *y)
+{
+    DISPATCH(x, adaptive_avg_pool2d, x, y);
+}
+
+static eg_status adaptive_avg_pool2d_backward(const eg_tensor *dy, eg_tensor *dx)
+{
+    DISPATCH(dy, adaptive_avg_pool2d_backward, dy, dx);
+}
+
+static eg_status unary(eg__unary op, double a, double b, const eg_tensor *x, eg_tensor *y)
+{
+    DISPATCH(x, unary, op, a, b, x, y);
+}
+
+static eg_status unary_backward(eg__unary op, double a, double b, const eg_tensor *saved, const eg_tensor *dy,
+                                eg_tensor *dx)
+{
+    DISPATCH(dy, unary_backward, op, a, b, saved, dy, dx);
+}
+
+static eg_status binary(eg__binary op, const eg_tensor *a, const eg_tensor *b, eg_tensor *y)
+{
+    DISPATCH(y, binary, op, a, b, y);
+}
+
+static eg_status reduce(eg__reduction op, const eg_tensor *x, eg_tensor *y, eg_tensor *index)
+{
+    DISPATCH(x, reduce, op, x, y, index);
+}
+
+static eg_status softmax(int dim, bool logarithm, const eg_tensor *x, eg_tensor *y)
+{
+    DISPATCH(x, softmax, dim, logarithm, x, y);
+}
+
+static eg_status softmax_backward(int dim, bool logarithm, const eg_tensor *y, const eg_tensor *dy, eg_tensor *dx)
+{
+    DISPATCH(dy, softmax_backward, dim, logarithm, y, dy, dx);
+}
+
+static eg_status weighted_sum(size_t n, const eg_tensor *const *x, const eg_tensor *w, eg_tensor *y)
+{
+    DISPATCH(y, weighted_sum, n, x, w, y);
+}
+
+static eg_status weighted_sum_backward(size_t n, const eg_tensor *const *x, const eg_tensor *w, const eg_tensor *dy,
+                                       eg_tensor *const *dx, eg_tensor *dw)
+{
+    DISPATCH(dy, weighted_sum_backward, n, x, w, dy, dx, dw);
+}
+
+static eg_status accumulate(const eg_tensor *x, eg_tensor *y)
+{
+    DISPATCH(y, accumulate, x, y);
+}
+
+static eg_status cross_entropy(double smoothing, const eg_tensor *logits, const eg_tensor *target,
+                               eg_tensor *probability, eg_tensor *loss)
+{
+    DISPATCH(logits, cross_entropy, smoothing, logits, target, probability, loss);
+}
+
+static eg_status cross_entropy_backward(double smoothing, const eg_tensor *probability, const eg_tensor *target,
+                                        const eg_tensor *dloss, eg_tensor *dlogits)
+{
+    DISPATCH(dloss, cross_entropy_backward, smoothing, probability, target, dloss, dlogits);
+}
+
+/* The tensors of one optimizer need not be of one type: the list kernels are called for one tensor at a time. */
+
+static eg_status sgd_one(const eg__sgd *o, eg_tensor *p, eg_tensor *grad, eg_tensor *buf)
+{
+    DISPATCH(p, sgd, o, 1, &p, &grad, &buf);
+}
+
+static eg_status sgd(const eg__sgd *o, size_t n, eg_tensor *const *p, eg_tensor *const *grad, eg_tensor *const *buf)
+{
+    for (size_t k = 0; k < n; k++)
+        EG_TRY(sgd_one(o, p[k], grad[k], buf ? buf[k] : NULL));
+    return EG_OK;
+}
+
+static eg_status adam_one(const eg__adam *o, eg_tensor *p, eg_tensor *grad, eg_tensor *m, eg_tensor *v)
+{
+    DISPATCH(p, adam, o, 1, &p, &grad, &m, &v);
+}
+
+static eg_status adam(const eg__adam *o, size_t n, eg_tensor *const *p, eg_tensor *const *grad, eg_tensor *const *m,
+                      eg_tensor *const *v)
+{
+    for (size_t k = 0; k < n; k++)
+        EG_TRY(adam_one(o, p[k], grad[k], m[k], v[k]));
+    return EG_OK;
+}
+
+static eg_status norm2_one(eg_tensor *t, double *sum)
+{
+    DISPATCH(t, norm2, 1, &t, sum);
+}
+
+static eg_status norm2(size_t n, eg_tensor *const *t, double *sum)
+{
+    *sum = 0;
+    for (size_t k = 0; k < n; k++) {
+        double one;
+        EG_TRY(norm2_one(t[k], &one));
+        *sum += one;
+    }
+    return EG_OK;
+}
+
+static eg_status scale_one(eg_tensor *t, double factor)
+{
+    DISPATCH(t, scale, 1, &t, factor);
+}
+
+static eg_status scale(size_t n, eg_tensor *const *t, double factor)
+{
+    for (size_t k = 0; k < n; k++)
+        EG_TRY(scale_one(t[k], factor));
+    return EG_OK;
+}
+
+const eg_kernels eg__ref_kernels = {
+    .name = "ref",
+    .conv2d = conv2d,
+    .conv2d_backward_input = conv2d_backward_input,
+    .conv2d_backward_weight = conv2d_backward_weight,
+    .matmul = matmul,
+    .batch_norm = batch_norm,
+    .batch_norm_eval = batch_norm_eval,
+    .batch_norm_backward = batch_norm_backward,
+    .batch_norm_eval_backward = batch_norm_eval_backward,
+    .max_pool2d = max_pool2d,
+    .max_pool2d_backward = max_pool2d_backward,
+    .avg_pool2d = avg_pool2d,
+    .avg_pool2d_backward = avg_pool2d_backward,
+    .adaptive_avg_pool2d = adaptive_avg_pool2d,
+    .adaptive_avg_pool2d_backward = adaptive_avg_pool2d_backward,
+    .unary = unary,
+    .unary_backward = unary_backward,
+    .binary = binary,
+    .reduce = reduce,
+    .softmax = softmax,
+    .softmax_backward = softmax_backward,
+    .weighted_sum = weighted_sum,
+    .weighted_sum_backward = weighted_sum_backward,
+    .copy = eg__ref_copy,
+    .accumulate = accumulate,
+    .fill = eg__ref_fill,
+    .cross_entropy = cross_entropy,
+    .cross_entropy_backward = cross_entropy_backward,
+    .sgd = sgd,
+    .adam = adam,
+    .norm2 = norm2,
+    .scale = scale,
+};
