@@ -210,11 +210,14 @@ typedef struct eg_fixed_options {
     size_t struct_size;
     bool not_strict; /* keys in the architecture that the model lacks are allowed */
     bool quiet;      /* no log lines */
+    eg_module **root; /* where the caller holds the model: receives the chosen candidate (and its reference in place of the
+                         model's) when the model itself is a layer choice. NULL: such a choice stays, with that candidate only */
 } eg_fixed_options;
-/** Turns a model with choices into a plain one: every layer choice with one candidate chosen is replaced by it, its
- *  weights kept; others keep the chosen candidates only. All is checked before anything changes; errors name key and value,
- *  missing and unexpected keys (with the closest names). *root (may be NULL) receives the model, which is another one when the root itself was a choice.
- *  The returned mutator keeps deciding what is left open (input choices); it is bound to the model and freed with it or by eg_mutator_detach(). */
+/** Turns a model with choices into a plain one: every layer choice with one candidate chosen with weight 1 (and no return_mask) is replaced
+ *  by it, its weights kept; others keep the chosen candidates only. Values of an architecture, for a choice of n: a name; an index 0 .. n-1; a list
+ *  of either, each candidate once (null or an empty list: none); n booleans (a mask); n weights, written as reals. All is checked before anything
+ *  changes; errors name key and value, missing and unexpected keys (with the closest names). The returned mutator keeps deciding what is left
+ *  open (input choices) and has only that in its tree; it is bound to the model and freed with it or by eg_mutator_detach(). */
 EG_API eg_mutator *eg_fixed_architecture(eg_module *model, const eg_arch *arch, const eg_fixed_options *options);
 EG_API eg_status eg_apply_fixed_architecture(eg_module *model, const char *path);
 EG_API eg_status eg_apply_arch(eg_module *model, const eg_arch *arch);

@@ -9,12 +9,12 @@
  *
  *     static eg_status scale_build(eg_module *self)
  *     {
- *         scale *s = EG_CAST(self, scale);
+ *         scale *s = (scale *)self;
  *         return EG_PARAM(s, gain, eg_ones(self->ctx, EG_SHAPE(1, s->channels, 1, 1)));
  *     }
  *     static eg_tensor *scale_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
  *     {
- *         return eg_mul(in[0], EG_CAST(self, scale)->gain);
+ *         return eg_mul(in[0], ((scale *)self)->gain);
  *     }
  *     EG_CLASS(scale, .build = scale_build, .forward = scale_forward,
  *              .fields = EG_FIELDS(EG_INT(scale, channels, .min = 1, .help = "channels in and out")));

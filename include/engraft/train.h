@@ -75,9 +75,9 @@ typedef eg_tensor *(*eg_loss_fn)(void *payload, eg_tensor *output, eg_tensor *ta
 /** Adds its numbers to the meters, e.g. "acc1". */
 typedef eg_status (*eg_metrics_fn)(void *payload, const eg_tensor *output, const eg_tensor *target, eg_meter_group *meters);
 
-/** Tells of progress: called at least a few times a second during long work. `text` is a status line or NULL. */
+/** Tells of progress: called after each batch (or candidate), so a function that prints does well to let most calls pass. */
 typedef struct eg_progress {
-    const char *phase; /* "train", "validate", "choose" */
+    const char *phase; /* "train", "validate", or what a search's strategy is about, "choose" */
     int64_t epoch, epochs;
     size_t done, total;
     const eg_meter_group *meters; /* NULL or the epoch's so far */
@@ -96,7 +96,9 @@ typedef struct eg_trainer_options {
     eg_metrics_fn metrics;     /* NULL = acc1 */
     void *payload;             /* of loss and metrics */
     double label_smoothing;    /* of the default loss */
-    eg_optimizer *optimizer;   /* taken over; NULL = SGD, lr 0.05, momentum 0.9, nesterov, weight decay 3e-4, cosine to 0 over all batches */
+    eg_optimizer *optimizer;   /* taken over; NULL = SGD, momentum 0.9, nesterov, warm-up over the first 5 % of all batches, then cosine to 0 */
+    double lr;                 /* of that default optimizer: 0 = 0.05 */
+    eg_opt_f64 weight_decay;   /* of it: unset = 5e-4 */
     double grad_clip;          /* max norm; 0 = none */
     const eg_transform *transforms; /* of training samples */
     size_t n_transforms;
@@ -108,6 +110,7 @@ typedef struct eg_trainer_options {
     void *progress_payload;
     const char *run;           /* run directory for checkpoints; NULL = none */
     bool resume;               /* go on from the checkpoint in `run` where there is one */
+    double checkpoint_seconds; /* at least so long between checkpoints within an epoch; 0 = 20, negative = at ends of epochs only */
 } eg_trainer_options;
 /** eg_trainer_new(ctx, net, train_set, .validation = test_set, .epochs = 10). NULL on failure. */
 #define eg_trainer_new(...) eg_trainer_new_with(&(eg_trainer_options){.ctx = __VA_ARGS__})
@@ -150,6 +153,7 @@ typedef struct eg_search_options {
     void *progress_payload;
     const char *run;        /* run directory: checkpoints, events.jsonl, arch.json; NULL = none */
     bool resume;
+    double checkpoint_seconds; /* as of trainers */
 } eg_search_options;
 /** eg_search_new(ctx, net, train_set, .strategy = "spos", .epochs = 5). */
 #define eg_search_new(...) eg_search_new_with(&(eg_search_options){.ctx = __VA_ARGS__})

@@ -94,10 +94,10 @@ eg_status eg_fail_at(const char *where, eg_status status, const char *format, ..
 eg_status eg__fail_prefix(eg_status status, const char *format, ...)
 {
     failure *last = &errors.last;
-    char text[TEXT_SIZE + 1];
+    char text[2 * TEXT_SIZE + 2];
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(text, sizeof text, format, args);
+    int length = vsnprintf(text, TEXT_SIZE, format, args);
     va_end(args);
     if (length < 0)
         return status;

@@ -69,7 +69,7 @@ const char *eg__closest(const char *name, const char *const *names, size_t n, ch
         if (other > MAX_NAME)
             continue;
         size_t distance = edit_distance(name, length, names[i], other);
-        if (distance > EG_MAX(1, length / 3))
+        if (distance > EG_MAX(1, (length + 2) / 3))
             continue;
         size_t at = found;
         for (; at > 0 && best[at - 1].distance > distance; at--)

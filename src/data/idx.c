@@ -14,7 +14,7 @@ static uint32_t big_endian(const uint8_t *b)
 static eg_status read_header(eg__input *input, int ndim, eg__idx *idx, size_t *total)
 {
     uint8_t header[16];
-    size_t size = 4 + 4 * (size_t)ndim, got;
+    size_t size = 4 + 4 * (size_t)ndim, got = 0;
     EG_TRY(eg__input_read(input, header, size, &got));
     EG_CHECK(got == size, EG_EFORMAT, "'%s': ends after %zu bytes, expected a header of %zu", input->path, got, size);
     uint32_t magic = big_endian(header), expected = 0x0800u + (uint32_t)ndim;
@@ -35,7 +35,7 @@ static eg_status read_header(eg__input *input, int ndim, eg__idx *idx, size_t *t
 eg_status eg__idx_read(eg__input *input, int ndim, eg__idx *idx)
 {
     *idx = (eg__idx){0};
-    size_t total, got, more = 0;
+    size_t total = 0, got = 0, more = 0;
     EG_TRY(read_header(input, ndim, idx, &total));
     uint8_t *data = eg__calloc(total, 1), extra;
     if (!data)

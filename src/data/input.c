@@ -30,8 +30,8 @@ static eg_status open_file(const char *path, int *fd, uint64_t *size)
 eg_status eg__input_open(eg__input *input, const char *path)
 {
     *input = (eg__input){0};
-    int fd;
-    uint64_t size;
+    int fd = -1;
+    uint64_t size = 0;
     EG_TRY(open_file(path, &fd, &size));
     input->limit = size > UINT64_MAX / MOST_EXPANSION ? UINT64_MAX : size * MOST_EXPANSION;
     input->path = eg__strdup(path);

@@ -59,6 +59,17 @@ const char *eg__number_text(double value, char text[EG__NUMBER_TEXT_SIZE]);
 /** "(3, 1)" and, for `plain` and equal numbers, "3". Returns `text`. */
 const char *eg__hw_text(eg_hw value, bool plain, char text[EG__NUMBER_TEXT_SIZE]);
 
+/** Limits in field tables: sizes that fit an eg_hw, channels whose products cannot overflow. */
+#define EG__MAX_HW 1073741823
+#define EG__MAX_CHANNELS 1073741823
+
+/** Text for describe(), cut at the end of its room. */
+typedef struct eg__text {
+    char *data; /* the rest of the room */
+    size_t size;
+} eg__text;
+void eg__text_add(eg__text *text, const char *format, ...) EG_PRINTF(2, 3);
+
 /* ---- slots (slots.c) ---- */
 
 static inline eg_module **eg__slot_child(eg_slot *slot)
@@ -76,6 +87,9 @@ eg_slot *eg__slot_add_child(eg_module *m, const char *name, eg_module **field);
 eg_slot *eg__slot_add_tensor(eg_module *m, const char *name, eg_slot_kind kind, eg_tensor **field);
 /** Frees all slots and releases what they hold. */
 void eg__slots_free(eg_module *m);
+
+/** Adds "weight" of this shape (out, in, ..), row-major, and "bias" (out), with PyTorch's default numbers. */
+eg_status eg__add_weight_and_bias(eg_module *m, eg_tensor **weight, eg_tensor **bias, eg_shape shape, bool no_bias);
 
 /* ---- running (call.c) ---- */
 

@@ -113,6 +113,8 @@ static child_list list_at(const void *instance, const eg_field *field)
         memcpy(&list.modules, base + field->offset, sizeof(list.modules));
     else
         memcpy(&list.named, base + field->offset, sizeof(list.named));
+    if (list.modules == NULL && list.named == NULL)
+        list.n = 0;
     return list;
 }
 
@@ -206,6 +208,8 @@ eg_module *eg_module_new(const eg_class *cls, size_t size, const void *prototype
     /* A scope of its own: the parameters that build makes are held by their slots alone. */
     size_t mark = eg__scope_enter(m->ctx);
     eg_status status = eg__fields_init(m);
+    if (mark == SIZE_MAX)
+        status = EG_ENOMEM;
     if (status != EG_OK)
         release_lists(cls, size, prototype);
     else

@@ -226,7 +226,7 @@ const eg_op eg__op_add_n = {
 eg_tensor *eg_add_n(eg_tensor *const *x, size_t n)
 {
     size_t kept;
-    eg_tensor **terms = eg__present(__func__, x, n, &kept);
+    eg_tensor **terms = eg__present(&eg__op_add_n, x, n, &kept);
     if (!terms)
         return NULL;
     eg_tensor *sum = kept == 0 ? eg_none : kept == 1 ? terms[0] : eg_apply(&eg__op_add_n, terms, kept, NULL);

@@ -65,19 +65,19 @@ eg_status eg__spec_set(eg_spec *spec, const eg_tensor *like, eg_shape shape)
     return EG_OK;
 }
 
-eg_tensor **eg__present(const char *where, eg_tensor *const *x, size_t n, size_t *kept)
+eg_tensor **eg__present(const eg_op *op, eg_tensor *const *x, size_t n, size_t *kept)
 {
     *kept = 0;
     if (!x)
-        return eg__null(where, "list of tensors");
+        return eg__null(op->name, "list of tensors");
     if (n == 0) {
-        eg_fail_at(where, EG_EINVAL, "no tensors are given, expected at least one");
+        eg_fail_at(op->name, EG_EINVAL, "%s: no tensors are given, expected at least one", op->name);
         return NULL;
     }
     for (size_t i = 0; i < n; i++)
         if (!x[i])
-            return eg__null(where, "one of the tensors");
-    eg_tensor **present = eg__calloc(n, sizeof *present);
+            return eg__null(op->name, "an input");
+    eg_tensor **present = eg__calloc(n + 1, sizeof *present);
     for (size_t i = 0; present && i < n; i++)
         if (!eg_is_none(x[i]))
             present[(*kept)++] = x[i];

@@ -35,9 +35,9 @@ static inline eg_status eg__pending(void) { return eg_error_last()->code; }
 
 /* ---- inputs of operations on lists ---- */
 
-/** The tensors among x[0 .. n-1] that are not eg_none, in *kept of them; for eg_free(). NULL on failure: a NULL among
- *  them, an empty list (`where` names the function), memory. */
-eg_tensor **eg__present(const char *where, eg_tensor *const *x, size_t n, size_t *kept);
+/** The tensors among x[0 .. n-1] that are not eg_none, *kept of them with room for one more; for eg_free(). NULL on
+ *  failure: a NULL among them, an empty list, memory. */
+eg_tensor **eg__present(const eg_op *op, eg_tensor *const *x, size_t n, size_t *kept);
 
 /* ---- operands: the numbers of t under other sizes and strides, for one call of a kernel ----
  * They are plain values that share t's storage without a reference: nothing to fail, nothing to free. */

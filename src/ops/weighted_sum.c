@@ -88,19 +88,13 @@ eg_tensor *eg_weighted_sum(eg_tensor *const *x, size_t n, eg_tensor *weights)
     if (!weights)
         return eg__null(__func__, "weights");
     size_t kept;
-    eg_tensor **in = eg__present(__func__, x, n, &kept);
-    eg_tensor *sum = NULL;
-    if (in && kept == 0) {
-        sum = eg_none;
-    } else if (in) {
-        /* room for the weights: eg__present() made n entries, of which `kept` are used */
-        eg_tensor **all = eg__calloc(kept + 1, sizeof *all);
-        if (all) {
-            memcpy(all, in, kept * sizeof *all);
-            all[kept] = kept == n || eg_is_none(weights) ? weights : present_weights(x, n, weights);
-            sum = eg_apply(&eg__op_weighted_sum, all, kept + 1, NULL);
-        }
-        eg_free(all);
+    eg_tensor **in = eg__present(&eg__op_weighted_sum, x, n, &kept);
+    if (!in)
+        return NULL;
+    eg_tensor *sum = eg_none;
+    if (kept > 0) {
+        in[kept] = kept == n || eg_is_none(weights) ? weights : present_weights(x, n, weights);
+        sum = eg_apply(&eg__op_weighted_sum, in, kept + 1, NULL);
     }
     eg_free(in);
     return sum;

@@ -173,13 +173,23 @@ def pool():
     out.write()
 
 
+def hardswish(x):
+    """With the gradients of current PyTorch at -3 and 3 (pull request 148049); those of 1.13 depend on the CPU."""
+    return torch.where(x <= -3, torch.zeros_like(x), torch.where(x < 3, x * (x + 3) / 6, x))
+
+
+def hardsigmoid(x):
+    """In full precision; the slope in PyTorch 1.13 is a float32 number."""
+    return F.relu6(x + 3) / 6
+
+
 def elementwise():
     out = File("elementwise")
     for name, function, a, b in [
             ("relu", F.relu, 0, 0), ("relu6", F.relu6, 0, 0),
             ("leaky_relu", lambda x: F.leaky_relu(x, 0.125), 0.125, 0), ("sigmoid", torch.sigmoid, 0, 0),
             ("tanh", torch.tanh, 0, 0), ("gelu", F.gelu, 0, 0), ("silu", F.silu, 0, 0),
-            ("hardswish", F.hardswish, 0, 0), ("hardsigmoid", F.hardsigmoid, 0, 0),
+            ("hardswish", hardswish, 0, 0), ("hardsigmoid", hardsigmoid, 0, 0),
             ("affine", lambda x: x * -1.5 + 0.25, -1.5, 0.25)]:
         # every kink (-3, 0, 3, 6) and its neighbours are among these
         x = torch.cat([torch.arange(-8, 8.25, 0.25), torch.tensor([-2.9375, -3.0625, 2.9375, 3.0625, 5.9375, 6.0625,

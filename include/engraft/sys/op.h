@@ -58,7 +58,8 @@ struct eg_op {
     size_t attrs_size;  /* of the plain struct of attributes (no pointers in it); 0 = none */
     size_t n_out;       /* 0 = 1 */
     uint32_t optional;  /* bit i: input i may be eg_none */
-    bool makes_outputs; /* forward sets out[] itself (views): not allocated before. Also called for shape-only inputs */
+    bool makes_outputs; /* forward sets out[] itself (views), to references that it hands over (eg_tensor_keep): not
+                           allocated before. Also called for shape-only inputs */
     /** Sets out[0 .. n_out-1] from the inputs' shapes, or fails saying what does not fit (the name of the operation
      *  and of the module are put before the text). Not called when makes_outputs. */
     eg_status (*infer)(const eg_op_call *call, eg_spec *out);

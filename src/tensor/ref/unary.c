@@ -51,7 +51,7 @@ double eg__ref_unary_slope(eg__unary op, double a, double saved)
     case EG__TANH: return 1 - y * y;
     case EG__GELU: return normal_cdf(x) + x * INV_SQRT_2PI * exp(-0.5 * x * x);
     case EG__SILU: return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
-    case EG__HARDSWISH: return x < -3 ? 0 : x <= 3 ? x / 3 + 0.5 : 1;
+    case EG__HARDSWISH: return x <= -3 ? 0 : x < 3 ? x / 3 + 0.5 : 1;
     case EG__HARDSIGMOID: return x > -3 && x < 3 ? 1.0 / 6 : 0;
     case EG__AFFINE: return a;
     case EG__UNARY_COUNT: break;

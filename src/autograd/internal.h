@@ -1,0 +1,110 @@
+/*
+ * autograd/internal.h - tapes from the inside, and what modules and traces hook into: the path of calls, the sink.
+ *
+ * A node is one recorded operation. It holds the tensors that the operation saved and where its inputs came from, but
+ * not the inputs and outputs themselves: an intermediate that no backward needs is freed as soon as its scope ends.
+ */
+#ifndef EG_AUTOGRAD_INTERNAL_H
+#define EG_AUTOGRAD_INTERNAL_H
+
+#include "engraft/sys/op.h"
+#include "tensor/internal.h"
+
+/* ---- for modules and traces ---- */
+
+/** The dotted path of the module calls under way, such as "stem.0"; "" at top level. Never NULL. */
+const char *eg__call_path(const eg_context *ctx);
+/** Enters a call. An empty name (the root) adds nothing to the path but is popped like any other. Only a push that
+ *  succeeded is popped. */
+eg_status eg__call_push(eg_context *ctx, const char *name);
+void eg__call_pop(eg_context *ctx);
+/** How many calls are under way. */
+size_t eg__call_depth(const eg_context *ctx);
+
+/** Sees every operation after it succeeded, also on shape-only tensors; operations that an operation is itself made of
+ *  are not shown. A failure is the operation's. */
+typedef struct eg__trace_sink {
+    void *payload;
+    eg_status (*on_op)(void *payload, const eg_op_call *call);
+} eg__trace_sink;
+/** Sets the sink, NULL for none; *previous (may be NULL) receives the one before. ENOMEM. */
+eg_status eg__trace_set(eg_context *ctx, const eg__trace_sink *sink, const eg__trace_sink **previous);
+
+/* ---- tapes ---- */
+
+/** Memory that is given back all at once. */
+typedef struct eg__arena {
+    struct eg__arena_chunk {
+        struct eg__arena_chunk *next;
+        size_t size;
+    } *first, *current;
+    size_t used; /* of the current chunk */
+} eg__arena;
+/** Zeroed, aligned for anything. NULL on ENOMEM. */
+void *eg__arena_take(eg__arena *arena, size_t n, size_t size);
+/** Forgets what was taken and keeps the memory. */
+void eg__arena_reset(eg__arena *arena);
+void eg__arena_free(eg__arena *arena);
+
+/** Where an input came from: a leaf (owned), or an output of an earlier node of the same tape. */
+typedef struct eg__edge {
+    eg_tensor *leaf;
+    uint32_t node, out;
+} eg__edge;
+
+typedef struct eg__saved {
+    size_t n, capacity;
+    eg_tensor **tensors;  /* owned */
+    uint64_t *versions;   /* of their storages when forward had ended */
+} eg__saved;
+
+typedef struct eg__node {
+    const eg_op *op;
+    const void *attrs;
+    const char *path; /* of the module that called it */
+    size_t n_in, n_out;
+    eg_spec *in_spec;
+    bool *needs_grad;
+    eg__edge *edges;
+    eg__saved saved;
+    eg_tensor **grad_out, **grad_in; /* owned, during backward */
+    bool reached, done;
+} eg__node;
+
+struct eg_tape {
+    eg_context *ctx;
+    struct eg_tape *outer; /* also links unused tapes */
+    uint64_t id;
+    bool recording;
+    unsigned inside; /* the state's when it was opened */
+    size_t scope;
+    eg__arena arena;
+    eg__node **nodes;
+    size_t n_nodes, capacity;
+};
+
+typedef struct eg__autograd {
+    eg_tape *tape;        /* innermost open one */
+    eg_tape *unused;      /* closed tapes: their memory is used again */
+    uint64_t last_tape_id;
+    unsigned inside;      /* operations and backward passes under way: what they do is not recorded */
+    const eg__trace_sink *sink;
+    eg__buf path;
+    size_t *path_lengths; /* of the path before each call */
+    size_t n_calls, calls_capacity;
+} eg__autograd;
+
+/** NULL on ENOMEM. */
+eg__autograd *eg__autograd_of(eg_context *ctx);
+/** The innermost tape when it records and no operation is under way that began after it was opened, else NULL. */
+eg_tape *eg__recording_tape(const eg__autograd *state);
+/** The open tape of that id, NULL when there is none. */
+eg_tape *eg__find_tape(const eg__autograd *state, uint64_t id);
+
+eg_status eg__saved_add(eg__arena *arena, eg__saved *saved, eg_tensor *t);
+void eg__saved_release(eg__saved *saved);
+
+/** "relu 'stem.0'", or "relu" at top level, put before the recorded failure. */
+eg_status eg__op_fail(eg_status status, const char *op, const char *path);
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * nas/darts_mutator.c - every candidate at once, weighted by a softmax that is learned.
+ *
+ * Liu, Simonyan, Yang: DARTS: differentiable architecture search, ICLR 2019. The vector of a key has one entry more
+ * than there are candidates: the weight of "none of them", which takes part in the softmax and can never be exported.
+ */
+#include "nas/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct eg_darts_choice {
+    eg_module *module; /* the first of its key, lent by the mutator */
+    eg_tensor *alpha;  /* (candidates + 1) */
+    size_t best;       /* for sample_final: the strongest candidate and its probability */
+    double strength;
+};
+
+static const double ALPHA_DEVIATION = 1e-3;
+
+static eg_status make_choice(eg_mutator *self, eg_module *module, struct eg_darts_choice *choice)
+{
+    choice->module = module;
+    eg_tensor *alpha = eg_affine(eg_randn(self->ctx, EG_SHAPE((int64_t)eg_layer_choice_size(module) + 1)), ALPHA_DEVIATION, 0);
+    choice->alpha = eg_tensor_keep(eg_tensor_copy(alpha));
+    return choice->alpha != NULL ? eg_tensor_set_requires_grad(choice->alpha, true) : eg_error_last()->code;
+}
+
+static eg_status build(eg_mutator *self)
+{
+    eg_darts_mutator *darts = (eg_darts_mutator *)self;
+    darts->choices = eg__calloc(self->n_mutables + 1, sizeof(*darts->choices));
+    darts->n_choices = 0;
+    if (darts->choices == NULL)
+        return EG_ENOMEM;
+    eg_tape *tape = eg_tape_begin(self->ctx, EG_NO_GRAD);
+    eg_status status = tape != NULL ? EG_OK : EG_ENOMEM;
+    for (size_t i = 0; i < self->n_mutables && status == EG_OK; i++) {
+        if (eg_is_a(self->mutables[i], &eg_layer_choice_class))
+            status = make_choice(self, self->mutables[i], &darts->choices[darts->n_choices++]);
+    }
+    eg_tape_end(tape);
+    return status;
+}
+
+static void finalize(eg_mutator *self)
+{
+    eg_darts_mutator *darts = (eg_darts_mutator *)self;
+    for (size_t i = 0; i < darts->n_choices; i++)
+        eg_tensor_release(darts->choices[i].alpha);
+    free(darts->choices);
+}
+
+/* ---- while searching ---- */
+
+static eg_status set_all(const eg_module *choice, eg_decisions *out)
+{
+    size_t n = eg__choice_size(choice);
+    bool *mask = eg__calloc(n + 1, sizeof(*mask));
+    if (mask == NULL)
+        return EG_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        mask[i] = true;
+    eg_status status = eg_decisions_set_mask(out, eg_mutable_key(choice), mask, n);
+    free(mask);
+    return status;
+}
+
+static eg_status sample_search(eg_mutator *self, eg_decisions *out)
+{
+    eg_darts_mutator *darts = (eg_darts_mutator *)self;
+    for (size_t i = 0; i < darts->n_choices; i++) {
+        const struct eg_darts_choice *choice = &darts->choices[i];
+        int64_t n = (int64_t)eg_layer_choice_size(choice->module);
+        EG_TRY(eg_decisions_set_tensor(out, eg_mutable_key(choice->module),
+                                       eg_slice(eg_f_softmax(choice->alpha, 0), 0, 0, n, 1)));
+    }
+    for (size_t i = 0; i < self->n_mutables; i++) {
+        if (eg_is_a(self->mutables[i], &eg_input_choice_class))
+            EG_TRY(set_all(self->mutables[i], out));
+    }
+    return EG_OK;
+}
+
+/* ---- at the end ---- */
+
+/* The strongest candidate, and its part of the softmax over all candidates and "none". */
+static eg_status find_best(struct eg_darts_choice *choice)
+{
+    size_t n = eg_layer_choice_size(choice->module);
+    float *alpha = eg__calloc(n + 1, sizeof(*alpha));
+    if (alpha == NULL)
+        return EG_ENOMEM;
+    eg_status status = eg_tensor_read(choice->alpha, alpha, n + 1);
+    double highest = -INFINITY, sum = 0;
+    choice->best = 0;
+    for (size_t i = 0; i <= n; i++) {
+        highest = fmax(highest, alpha[i]);
+        if (i < n && alpha[i] > alpha[choice->best])
+            choice->best = i;
+    }
+    for (size_t i = 0; i <= n; i++)
+        sum += exp(alpha[i] - highest);
+    choice->strength = exp(alpha[choice->best] - highest) / sum;
+    free(alpha);
+    if (status == EG_OK && !isfinite(sum))
+        status = eg_fail(EG_EINVAL, "the weights of '%s' are not finite", eg_mutable_key(choice->module));
+    return status;
+}
+
+static const struct eg_darts_choice *find(const eg_darts_mutator *darts, const char *key)
+{
+    for (size_t i = 0; i < darts->n_choices; i++) {
+        if (strcmp(eg_mutable_key(darts->choices[i].module), key) == 0)
+            return &darts->choices[i];
+    }
+    return NULL;
+}
+
+/* Marks the k strongest sources, of equal ones the first. */
+static void choose_strongest(const eg_darts_mutator *darts, const eg_module *choice, int64_t k, bool *mask)
+{
+    for (; k > 0; k--) {
+        size_t best = 0;
+        double highest = -1;
+        for (size_t i = 0; i < eg_input_choice_size(choice); i++) {
+            const struct eg_darts_choice *source = find(darts, eg_input_choice_source(choice, i));
+            double strength = source != NULL ? source->strength : 0;
+            if (!mask[i] && strength > highest) {
+                highest = strength;
+                best = i;
+            }
+        }
+        mask[best] = true;
+    }
+}
+
+static eg_status decide_inputs(const eg_darts_mutator *darts, const eg_module *choice, eg_decisions *out)
+{
+    int64_t k = eg_input_choice_n_chosen(choice);
+    if (k < 0)
+        return set_all(choice, out);
+    size_t n = eg_input_choice_size(choice);
+    for (size_t i = 0; i < n; i++) {
+        if (find(darts, eg_input_choice_source(choice, i)) == NULL)
+            eg_log(choice->ctx, EG_LOG_WARNING, "input choice '%s': source '%s' is no layer choice, its strength counts as 0",
+                   eg_mutable_key(choice), eg_input_choice_source(choice, i));
+    }
+    bool *mask = eg__calloc(n + 1, sizeof(*mask));
+    if (mask == NULL)
+        return EG_ENOMEM;
+    choose_strongest(darts, choice, k, mask);
+    eg_status status = eg_decisions_set_mask(out, eg_mutable_key(choice), mask, n);
+    free(mask);
+    return status;
+}
+
+static eg_status decide_layers(struct eg_darts_choice *choice, eg_decisions *out)
+{
+    EG_TRY(find_best(choice));
+    size_t n = eg_layer_choice_size(choice->module);
+    bool *mask = eg__calloc(n, sizeof(*mask));
+    if (mask == NULL)
+        return EG_ENOMEM;
+    mask[choice->best] = true;
+    eg_status status = eg_decisions_set_mask(out, eg_mutable_key(choice->module), mask, n);
+    free(mask);
+    return status;
+}
+
+static eg_status sample_final(eg_mutator *self, eg_decisions *out)
+{
+    eg_darts_mutator *darts = (eg_darts_mutator *)self;
+    for (size_t i = 0; i < darts->n_choices; i++)
+        EG_TRY(decide_layers(&darts->choices[i], out));
+    for (size_t i = 0; i < self->n_mutables; i++) {
+        if (eg_is_a(self->mutables[i], &eg_input_choice_class))
+            EG_TRY(decide_inputs(darts, self->mutables[i], out));
+    }
+    eg__decisions_drop_unused(self, out);
+    return EG_OK;
+}
+
+const eg_mutator_class eg_darts_mutator_class = {.struct_size = sizeof(eg_mutator_class),
+                                                 .name = "DartsMutator",
+                                                 .instance_size = sizeof(eg_darts_mutator),
+                                                 .build = build,
+                                                 .finalize = finalize,
+                                                 .sample_search = sample_search,
+                                                 .sample_final = sample_final};
+
+eg_mutator *eg_darts_mutator_new(eg_module *model)
+{
+    return eg_mutator_attach(&eg_darts_mutator_class, 0, NULL, model);
+}
+
+/* NULL and the failure recorded for another kind of mutator. */
+static eg_darts_mutator *as_darts(eg_mutator *mutator)
+{
+    if (mutator == NULL)
+        return eg__null(__func__, "mutator");
+    for (const eg_mutator_class *cls = mutator->cls; cls != NULL; cls = cls->super) {
+        if (cls == &eg_darts_mutator_class)
+            return (eg_darts_mutator *)mutator;
+    }
+    eg_fail(EG_EINVAL, "mutator is a %s, expected a %s", mutator->cls->name, eg_darts_mutator_class.name);
+    return NULL;
+}
+
+eg_tensor *eg_darts_mutator_alpha(eg_mutator *mutator, const char *key)
+{
+    eg_darts_mutator *darts = as_darts(mutator);
+    if (darts == NULL || key == NULL)
+        return darts == NULL ? NULL : eg__null(__func__, "key");
+    const struct eg_darts_choice *choice = find(darts, key);
+    if (choice == NULL)
+        eg_fail(EG_ENOENT, "the model has no layer choice '%s'", key);
+    return choice != NULL ? choice->alpha : NULL;
+}
+
+eg_status eg_darts_mutator_state(eg_mutator *mutator, const char *prefix, eg_state *state)
+{
+    eg_darts_mutator *darts = as_darts(mutator);
+    if (darts == NULL)
+        return eg_error_last()->code;
+    for (size_t i = 0; i < darts->n_choices; i++) {
+        char *name = eg__format("%s%s", prefix != NULL ? prefix : "", eg_mutable_key(darts->choices[i].module));
+        eg_status status = name != NULL ? eg_state_put(state, name, darts->choices[i].alpha) : EG_ENOMEM;
+        eg_free(name);
+        EG_TRY(status);
+    }
+    return EG_OK;
+}

@@ -1,0 +1,170 @@
+/*
+ * nas/follow.c - the base mutator: runs what the current decisions say and joins the outputs.
+ */
+#include "nas/internal.h"
+
+#include <stdlib.h>
+
+/* One pass through a choice. */
+typedef struct pass {
+    const eg_module *choice;
+    const char *what; /* "layer choice", for messages */
+    int reduction;
+    const eg_decision *decision;
+    eg_tensor *const *in;
+    size_t n_in;
+} pass;
+
+/* Output i: of candidate i of a layer choice, or input i. NULL on failure. */
+static eg_tensor *output_at(const pass *p, size_t i)
+{
+    if (!eg_is_a(p->choice, &eg_layer_choice_class))
+        return p->in[i];
+    eg_module *candidate = eg_layer_choice_at(p->choice, i);
+    if (candidate != NULL)
+        return eg_module_call(candidate, p->in, p->n_in);
+    eg_fail(EG_EINVAL, "layer choice '%s': candidate '%s' is chosen, but was removed", eg_mutable_key(p->choice),
+            eg_layer_choice_name(p->choice, i));
+    return NULL;
+}
+
+/* Joins n outputs; takes eg_none out of them. */
+static eg_tensor *reduce(const pass *p, eg_tensor **out, size_t n)
+{
+    if (p->reduction == EG_CHOICE_NONE)
+        return eg_tuple(p->choice->ctx, out, n);
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!eg_is_none(out[i]))
+            out[kept++] = out[i];
+    }
+    if (kept == 0)
+        return eg_none;
+    if (kept == 1)
+        return out[0];
+    if (p->reduction == EG_CHOICE_CONCAT)
+        return eg_concat(out, kept, 1);
+    eg_tensor *sum = eg_add_n(out, kept);
+    return p->reduction == EG_CHOICE_MEAN ? eg_affine(sum, 1 / (double)kept, 0) : sum;
+}
+
+/* A decision with gradients: every candidate runs, times its weight. */
+static eg_tensor *follow_tensor(const pass *p, eg_tensor **out)
+{
+    eg_tensor *weights = p->decision->tensor;
+    for (size_t i = 0; i < p->decision->n; i++) {
+        out[i] = output_at(p, i);
+        if (out[i] == NULL)
+            return NULL;
+    }
+    if (p->reduction == EG_CHOICE_SUM)
+        return eg_weighted_sum(out, p->decision->n, weights);
+    for (size_t i = 0; i < p->decision->n; i++) {
+        if (!eg_is_none(out[i]))
+            out[i] = eg_mul(out[i], eg_slice(weights, 0, (int64_t)i, (int64_t)i + 1, 1));
+        if (out[i] == NULL)
+            return NULL;
+    }
+    return reduce(p, out, p->decision->n);
+}
+
+/* Only what is chosen runs; weights are multiplied in, a mask is not. */
+static eg_tensor *follow_weights(const pass *p, eg_tensor **out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->decision->n; i++) {
+        double weight = p->decision->weights[i];
+        if (weight == 0)
+            continue;
+        eg_tensor *t = output_at(p, i);
+        out[n] = weight == 1 || eg_is_none(t) ? t : eg_affine(t, weight, 0);
+        if (out[n++] == NULL)
+            return NULL;
+    }
+    return reduce(p, out, n);
+}
+
+static eg_tensor *mask_tensor(const pass *p)
+{
+    const eg_decision *decision = p->decision;
+    if (decision->tensor != NULL)
+        return decision->tensor;
+    float *values = eg__calloc(decision->n + 1, sizeof(*values));
+    if (values == NULL)
+        return NULL;
+    for (size_t i = 0; i < decision->n; i++)
+        values[i] = (float)decision->weights[i];
+    eg_tensor *mask = eg_from_data(p->choice->ctx, EG_SHAPE((int64_t)decision->n), values);
+    free(values);
+    return mask;
+}
+
+static eg_tensor *follow(eg_mutator *self, pass *p, eg_tensor **mask)
+{
+    const char *key = eg_mutable_key(p->choice);
+    size_t n = eg__choice_size(p->choice);
+    p->decision = eg_decisions_get(self->current, key);
+    if (p->decision == NULL) {
+        eg_fail(EG_EINVAL, "%s '%s': its %s has no decision for it (forgot eg_mutator_reset?)", p->what, key, self->cls->name);
+        return NULL;
+    }
+    if (p->decision->n != n) {
+        eg_fail(EG_EINVAL, "%s '%s': the decision has %zu entries, expected %zu", p->what, key, p->decision->n, n);
+        return NULL;
+    }
+    eg_tensor **out = eg__calloc(n + 1, sizeof(*out));
+    if (out == NULL)
+        return NULL;
+    eg_tensor *result = p->decision->tensor != NULL ? follow_tensor(p, out) : follow_weights(p, out);
+    free(out);
+    if (result == NULL || mask == NULL)
+        return result;
+    *mask = mask_tensor(p);
+    return *mask != NULL ? result : NULL;
+}
+
+static eg_tensor *follow_layer_choice(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in, eg_tensor **mask)
+{
+    return follow(self, &(pass){choice, "layer choice", ((eg_layer_choice *)choice)->reduction, NULL, in, n_in}, mask);
+}
+
+static eg_tensor *follow_input_choice(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in, eg_tensor **mask)
+{
+    return follow(self, &(pass){choice, "input choice", ((eg_input_choice *)choice)->reduction, NULL, in, n_in}, mask);
+}
+
+/* ---- what a class that has nothing of its own does ---- */
+
+static eg_status build_nothing(eg_mutator *self)
+{
+    (void)self;
+    return EG_OK;
+}
+
+static void finalize_nothing(eg_mutator *self)
+{
+    (void)self;
+}
+
+static eg_status sample_current(eg_mutator *self, eg_decisions *out)
+{
+    return eg__decisions_copy(out, self->current);
+}
+
+static eg_status pass_scope(eg_mutator *self, eg_module *scope)
+{
+    (void)self, (void)scope;
+    return EG_OK;
+}
+
+const eg_mutator_class eg_mutator_base_class = {.struct_size = sizeof(eg_mutator_class),
+                                                .name = "Mutator",
+                                                .instance_size = sizeof(eg_mutator),
+                                                .build = build_nothing,
+                                                .finalize = finalize_nothing,
+                                                .sample_search = sample_current,
+                                                .sample_final = sample_current,
+                                                .on_forward_layer_choice = follow_layer_choice,
+                                                .on_forward_input_choice = follow_input_choice,
+                                                .enter_mutable_scope = pass_scope,
+                                                .exit_mutable_scope = pass_scope};

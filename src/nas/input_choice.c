@@ -1,0 +1,138 @@
+/*
+ * nas/input_choice.c - some of several tensors.
+ */
+#include "nas/internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void free_sources(eg_input_choice *choice)
+{
+    char **sources = (char **)(uintptr_t)choice->choose_from;
+    choice->choose_from = NULL;
+    for (size_t i = 0; sources != NULL && sources[i] != NULL; i++)
+        free(sources[i]);
+    free(sources);
+}
+
+/* Makes choice->choose_from a copy of n names, or n times EG_NO_KEY for NULL. */
+static eg_status set_sources(eg_input_choice *choice, const char *const *names, size_t n)
+{
+    choice->choose_from = NULL;
+    char **copy = eg__calloc(n + 1, sizeof(*copy));
+    if (copy == NULL)
+        return EG_ENOMEM;
+    choice->choose_from = (const char *const *)copy;
+    for (size_t i = 0; i < n; i++) {
+        copy[i] = eg__strdup(names != NULL ? names[i] : EG_NO_KEY);
+        if (copy[i] == NULL) {
+            free_sources(choice);
+            return EG_ENOMEM;
+        }
+    }
+    return EG_OK;
+}
+
+enum { MAX_CANDIDATES = 1024 }; /* what a tuple holds */
+
+static eg_status input_choice_build(eg_module *self)
+{
+    eg_input_choice *choice = (eg_input_choice *)self;
+    const char *const *given = choice->choose_from;
+    choice->choose_from = NULL; /* the caller's, not ours to free when what follows fails */
+    EG_TRY(eg__mutable_take_key(self));
+    int64_t n = 0;
+    while (given != NULL && given[n] != NULL)
+        n++;
+    EG_CHECK(given != NULL || choice->n_candidates > 0, EG_EINVAL,
+             "input choice '%s': neither n_candidates nor choose_from is given", choice->key);
+    EG_CHECK(given == NULL || n > 0, EG_EINVAL, "input choice '%s': choose_from is empty", choice->key);
+    EG_CHECK(given == NULL || choice->n_candidates == 0 || choice->n_candidates == n, EG_EINVAL,
+             "input choice '%s': n_candidates is %" PRId64 ", but choose_from names %" PRId64, choice->key,
+             choice->n_candidates, n);
+    if (given != NULL)
+        choice->n_candidates = n;
+    EG_CHECK(choice->n_candidates <= MAX_CANDIDATES, EG_EINVAL, "input choice '%s': %" PRId64 " candidates, expected at most %d",
+             choice->key, choice->n_candidates, MAX_CANDIDATES);
+    double chosen = choice->n_chosen.value;
+    EG_CHECK(chosen == floor(chosen) && chosen <= (double)choice->n_candidates, EG_EINVAL,
+             "input choice '%s': n_chosen is %g, expected 0 to %" PRId64, choice->key, chosen, choice->n_candidates);
+    return set_sources(choice, given, (size_t)choice->n_candidates);
+}
+
+static eg_tensor *input_choice_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
+{
+    const eg_input_choice *choice = (eg_input_choice *)self;
+    eg_mutator *mutator = eg_mutable_mutator(self);
+    if (mutator == NULL) {
+        eg_fail(EG_EINVAL, "input choice '%s' has no mutator: attach one to the model first", choice->key);
+        return NULL;
+    }
+    if (n_in != (size_t)choice->n_candidates) {
+        eg_fail(EG_EINVAL, "input choice '%s' was given %zu inputs, expected %" PRId64, choice->key, n_in, choice->n_candidates);
+        return NULL;
+    }
+    eg_tensor *mask = NULL;
+    eg_tensor *out = EG__MUTATOR_FN(mutator, on_forward_input_choice)(mutator, self, in, n_in, choice->return_mask ? &mask : NULL);
+    if (out == NULL || !choice->return_mask)
+        return out;
+    return eg_tuple(self->ctx, (eg_tensor *const[]){out, mask}, 2);
+}
+
+static eg_status input_choice_copy(eg_module *dst, const eg_module *src)
+{
+    const eg_input_choice *choice = (const eg_input_choice *)src;
+    return set_sources((eg_input_choice *)dst, choice->choose_from, (size_t)choice->n_candidates);
+}
+
+static void input_choice_finalize(eg_module *self)
+{
+    free_sources((eg_input_choice *)self);
+}
+
+static const char *const reductions[] = {"sum", "mean", "concat", "none", NULL};
+
+const eg_class eg_input_choice_class = {
+    .struct_size = sizeof(eg_class),
+    .name = "InputChoice",
+    .super = &eg_mutable_class,
+    .instance_size = sizeof(eg_input_choice),
+    .build = input_choice_build,
+    .forward = input_choice_forward,
+    .copy = input_choice_copy,
+    .finalize = input_choice_finalize,
+    .n_inputs = EG_ANY_INPUTS,
+    .fields = EG_FIELDS(EG_INT(eg_input_choice, n_candidates, .min = 0, .max = -1, .help = "number of inputs"),
+                        EG_OPT_FLOAT(eg_input_choice, n_chosen, .min = -1, .max = -2, .def = -1,
+                                     .help = "recommended number of inputs, -1 = any"),
+                        EG_TEXT(eg_input_choice, key, .help = "what decisions call it"),
+                        EG_ENUM(eg_input_choice, reduction, .values = reductions, .help = "how several inputs become one"),
+                        EG_BOOL(eg_input_choice, return_mask, .help = "return the decision as well"))};
+
+size_t eg_input_choice_size(const eg_module *choice)
+{
+    return eg_is_a(choice, &eg_input_choice_class) ? (size_t)((const eg_input_choice *)choice)->n_candidates : 0;
+}
+
+const char *eg_input_choice_source(const eg_module *choice, size_t i)
+{
+    if (!eg_is_a(choice, &eg_input_choice_class))
+        return eg__null(__func__, "no input choice was given");
+    size_t n = eg_input_choice_size(choice);
+    if (i >= n) {
+        eg_fail(EG_EINVAL, "input choice '%s' has no candidate %zu, expected 0 to %zu", eg_mutable_key(choice), i, n - 1);
+        return NULL;
+    }
+    return ((const eg_input_choice *)choice)->choose_from[i];
+}
+
+int64_t eg_input_choice_n_chosen(const eg_module *choice)
+{
+    if (!eg_is_a(choice, &eg_input_choice_class)) {
+        eg__null(__func__, "no input choice was given");
+        return -1;
+    }
+    return (int64_t)((const eg_input_choice *)choice)->n_chosen.value;
+}

@@ -1,0 +1,135 @@
+/*
+ * nas/internal.h - what the files of this layer share: bindings, the parsed model, decisions, sampling.
+ */
+#ifndef EG_NAS_INTERNAL_H
+#define EG_NAS_INTERNAL_H
+
+#include "engraft/nas.h"
+#include "nn/internal.h"
+
+/* ---- mutables ---- */
+
+/** Whether a decision belongs to this mutable: a layer choice or an input choice, no scope. */
+bool eg__is_choice(const eg_module *m);
+/** Number of candidates of a choice. */
+size_t eg__choice_size(const eg_module *choice);
+/** Name of candidate i of a layer choice; where candidate i of an input choice comes from. */
+const char *eg__choice_name(const eg_module *choice, size_t i);
+/** Gives a mutable under construction its automatic key where none was set. */
+eg_status eg__mutable_take_key(eg_module *m);
+
+/** What ties a module to a mutator, kept in its `extension`: of every mutable of the model, and of the root. */
+typedef struct eg__binding {
+    eg_mutator *mutator;
+    char *path;
+    bool owns_mutator; /* of the root: the mutator is freed with it */
+} eg__binding;
+/** NULL when the module is not bound. */
+eg__binding *eg__binding_of(const eg_module *m);
+/** A binding that no module holds yet; `path` is copied. */
+eg__binding *eg__binding_new(eg_mutator *mutator, const char *path);
+/** Puts it into a module that has none. */
+void eg__binding_set(eg_module *m, eg__binding *binding);
+/** Takes a module's binding away and frees it, not the mutator. */
+void eg__binding_clear(eg_module *m);
+
+/* ---- the mutables of a model ---- */
+
+typedef struct eg__found {
+    eg_module *module;
+    char *path;
+} eg__found;
+
+/** A model, parsed: nothing is bound or changed by it. All-zero is empty. */
+typedef struct eg__mutables {
+    eg_mutable_node *tree; /* holds a reference to each module except the model itself */
+    eg_module **unique;    /* pre-order, the first of each key */
+    size_t n_unique;
+    eg__found *found;      /* every mutable, pre-order */
+    size_t n_found, capacity;
+} eg__mutables;
+/** EINVAL: nested choices, unknown sources, one key for choices of different kinds or sizes. */
+eg_status eg__mutables_find(eg_module *model, eg__mutables *out);
+void eg__mutables_free(eg__mutables *mutables, const eg_module *model);
+void eg__tree_free(eg_mutable_node *node, const eg_module *model);
+/** Fills `unique` (large enough) with the first mutable of each key; returns how many. */
+size_t eg__tree_unique(const eg_mutable_node *node, eg_module **unique, size_t n);
+/** The unique mutable with that key; NULL when there is none. */
+eg_module *eg__mutator_find(const eg_mutator *mutator, const char *key);
+
+/* ---- decisions ---- */
+
+eg_status eg__decisions_copy(eg_decisions *dst, const eg_decisions *src);
+eg_status eg__decisions_copy_one(eg_decisions *dst, const char *key, const eg_decision *decision);
+size_t eg__decisions_size(const eg_decisions *decisions);
+const char *eg__decisions_key(const eg_decisions *decisions, size_t i);
+/** The numbers of a decision, also of a tensor: out[n]. */
+eg_status eg__decision_read(const eg_decision *decision, double *out);
+/** Follows these decisions from now on (taken over). */
+void eg__mutator_follow(eg_mutator *mutator, eg_decisions *decisions);
+/** Turns off the layer choices that are named as a source of input choices and chosen by none of them: nobody would
+ *  look at their outputs. Masks only. */
+void eg__decisions_drop_unused(const eg_mutator *mutator, eg_decisions *decisions);
+
+/** The canonical JSON form of a decision for a choice; NULL on failure. */
+json_t *eg__decision_json(const eg_module *choice, const eg_decision *decision);
+/** Adds the decision that a JSON value of an architecture file means for a choice. */
+eg_status eg__decision_parse(const eg_module *choice, const json_t *value, eg_decisions *out);
+/** All decisions of an architecture for these mutables; `strict`: none may be left over. */
+eg_status eg__decisions_from_arch(eg_module *const *mutables, size_t n, const eg_arch *arch, bool strict, eg_decisions *out);
+const json_t *eg__arch_json(const eg_arch *arch);
+/** Takes over `value`. */
+eg_status eg__arch_put(eg_arch *arch, const char *key, json_t *value);
+
+/* ---- mutators ---- */
+
+/** The function of a mutator's class or of the nearest super class that has it; NULL when none does. */
+#define EG__MUTATOR_FN(mutator, fn) (eg__mutator_class_with((mutator)->cls, offsetof(eg_mutator_class, fn))->fn)
+const eg_mutator_class *eg__mutator_class_with(const eg_mutator_class *cls, size_t offset);
+extern const eg_mutator_class eg__fixed_mutator_class;
+/** Makes the root own its mutator, which lets go of the model in turn. */
+void eg__mutator_give_to_model(eg_mutator *mutator);
+
+/* ---- sampling ---- */
+
+/** A uniform decision for one choice. */
+eg_status eg__sample_choice(const eg_module *choice, eg_rng *rng, eg_decisions *out);
+/** One for each choice of the model. */
+eg_status eg__sample_uniform(const eg_mutator *mutator, eg_rng *rng, eg_decisions *out);
+
+/* ---- strategies ---- */
+
+/** Forward, loss and backward of one batch on a tape of its own, under decisions sampled on it. */
+eg_status eg__strategy_backward(eg_strategy *self, const eg_batch *batch, eg_step_result *result);
+/** Clips and applies the gradients of the shared weights. */
+eg_status eg__strategy_update(eg_strategy *self);
+/** The context's random stream, which samples paths, as a tensor of the state. */
+eg_status eg__strategy_save_rng(eg_strategy *self, const char *prefix, eg_state *state);
+eg_status eg__strategy_load_rng(eg_strategy *self, const char *prefix, const eg_state *state);
+
+typedef struct eg__evolution_options {
+    size_t evaluations;       /* in all */
+    size_t population, parents; /* 0 parents: uniform samples only */
+    double mutation;          /* probability of each key */
+    uint64_t seed;
+} eg__evolution_options;
+/** The best of the candidates evaluated by the host, as an architecture (Guo et al., SPOS, ECCV 2020, section 3.4). No candidate twice. */
+eg_arch *eg__evolve(eg_strategy *self, const eg__evolution_options *options);
+
+extern const eg_strategy_class eg__random_strategy_class, eg__darts_strategy_class, eg__spos_strategy_class;
+
+/* ---- spaces ---- */
+
+extern const eg_space eg__cells_space, eg__darts_space;
+
+/** The candidates of DARTS, from `channels` to as many, stride 1 or 2: each has the image halved (rounded up) for 2. */
+eg_module *eg__darts_pool_max(eg_context *ctx, int64_t channels, int64_t stride);
+eg_module *eg__darts_pool_avg(eg_context *ctx, int64_t channels, int64_t stride);
+eg_module *eg__darts_skip(eg_context *ctx, int64_t channels, int64_t stride);
+eg_module *eg__darts_sep_conv(eg_context *ctx, int64_t channels, int64_t kernel, int64_t stride);
+eg_module *eg__darts_dil_conv(eg_context *ctx, int64_t channels, int64_t kernel, int64_t stride);
+/** ReLU, 1x1 convolution, batch norm; and the same with the image halved by two shifted convolutions. */
+eg_module *eg__darts_relu_conv_bn(eg_context *ctx, int64_t in_channels, int64_t out_channels);
+eg_module *eg__darts_factorized_reduce(eg_context *ctx, int64_t in_channels, int64_t out_channels);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * nas/random.c - uniform decisions.
+ */
+#include "nas/internal.h"
+
+#include <stdlib.h>
+
+eg_status eg__sample_choice(const eg_module *choice, eg_rng *rng, eg_decisions *out)
+{
+    size_t n = eg__choice_size(choice);
+    bool layer = eg_is_a(choice, &eg_layer_choice_class);
+    int64_t n_chosen = layer ? 1 : eg_input_choice_n_chosen(choice);
+    bool *mask = eg__calloc(n + 1, sizeof(*mask));
+    int64_t *order = eg__calloc(n + 1, sizeof(*order));
+    eg_status status = mask != NULL && order != NULL ? EG_OK : EG_ENOMEM;
+    for (size_t i = 0; status == EG_OK && i < n; i++) {
+        order[i] = (int64_t)i;
+        mask[i] = n_chosen < 0 && eg_rng_below(rng, 2) == 1;
+    }
+    if (status == EG_OK && layer)
+        mask[eg_rng_below(rng, n)] = true;
+    if (status == EG_OK && !layer && n_chosen >= 0) {
+        eg_rng_shuffle(rng, order, n);
+        for (int64_t i = 0; i < n_chosen; i++)
+            mask[order[i]] = true;
+    }
+    if (status == EG_OK)
+        status = eg_decisions_set_mask(out, eg_mutable_key(choice), mask, n);
+    free(mask);
+    free(order);
+    return status;
+}
+
+eg_status eg__sample_uniform(const eg_mutator *mutator, eg_rng *rng, eg_decisions *out)
+{
+    for (size_t i = 0; i < mutator->n_mutables; i++) {
+        if (eg__is_choice(mutator->mutables[i]))
+            EG_TRY(eg__sample_choice(mutator->mutables[i], rng, out));
+    }
+    return EG_OK;
+}
+
+static eg_status sample(eg_mutator *self, eg_decisions *out)
+{
+    return eg__sample_uniform(self, eg_context_rng(self->ctx), out);
+}
+
+const eg_mutator_class eg_random_mutator_class = {.struct_size = sizeof(eg_mutator_class),
+                                                  .name = "RandomMutator",
+                                                  .instance_size = sizeof(eg_random_mutator),
+                                                  .sample_search = sample,
+                                                  .sample_final = sample};
+
+eg_mutator *eg_random_mutator_new(eg_module *model)
+{
+    return eg_mutator_attach(&eg_random_mutator_class, 0, NULL, model);
+}

@@ -1,0 +1,221 @@
+/*
+ * nas/tree.c - the mutables of a model as a tree, and walks over it.
+ */
+#include "nas/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void eg__tree_free(eg_mutable_node *node, const eg_module *model)
+{
+    if (node == NULL)
+        return;
+    for (size_t i = 0; i < node->n_children; i++)
+        eg__tree_free(node->children[i], model);
+    free(node->children);
+    if (node->module != model)
+        eg_module_release(node->module);
+    free(node);
+}
+
+void eg__mutables_free(eg__mutables *mutables, const eg_module *model)
+{
+    eg__tree_free(mutables->tree, model);
+    for (size_t i = 0; i < mutables->n_found; i++)
+        free(mutables->found[i].path);
+    free(mutables->found);
+    free(mutables->unique);
+    *mutables = (eg__mutables){0};
+}
+
+/* ---- parsing ---- */
+
+typedef struct parser {
+    eg__mutables *out;
+    const eg_module *model;
+    eg__ptr_map seen; /* modules: each object once, under its first path */
+    eg__map keys;     /* key -> its first mutable */
+} parser;
+
+/* Where the walk is. */
+typedef struct place {
+    eg_mutable_node *scope;   /* the node that mutables found here belong under */
+    const char *path;         /* of the parent */
+    const eg_module *choice;  /* the choice that encloses this place, or NULL */
+    const char *choice_path;
+} place;
+
+/* Mutables that share a key share its decision, so they must be alike. */
+static eg_status check_same_key(const parser *p, const eg_module *m, const char *path)
+{
+    const char *key = eg_mutable_key(m);
+    const eg_module *first = eg__map_get(&p->keys, key);
+    if (first == NULL)
+        return EG_OK;
+    const char *first_path = "";
+    for (size_t i = 0; i < p->out->n_found; i++) {
+        if (p->out->found[i].module == first)
+            first_path = p->out->found[i].path;
+    }
+    bool layer[2] = {eg_is_a(first, &eg_layer_choice_class), eg_is_a(m, &eg_layer_choice_class)};
+    EG_CHECK(eg__is_choice(first) == eg__is_choice(m) && layer[0] == layer[1], EG_EINVAL,
+             "key '%s' is that of a %s at '%s' and of a %s at '%s'", key, first->cls->name, first_path, m->cls->name, path);
+    if (!eg__is_choice(m))
+        return EG_OK;
+    size_t size[2] = {eg__choice_size(first), eg__choice_size(m)};
+    EG_CHECK(size[0] == size[1], EG_EINVAL, "key '%s' has %zu candidates at '%s' and %zu at '%s'", key, size[0], first_path,
+             size[1], path);
+    return EG_OK;
+}
+
+static eg_status check_sources(const parser *p, const eg_module *m)
+{
+    for (size_t i = 0; i < eg_input_choice_size(m); i++) {
+        const char *source = eg_input_choice_source(m, i);
+        EG_CHECK(*source == '\0' || eg__map_find(&p->keys, source) != NULL, EG_EINVAL,
+                 "input choice '%s' chooses from '%s', which is no key that appeared before it, nor EG_NO_KEY",
+                 eg_mutable_key(m), source);
+    }
+    return EG_OK;
+}
+
+/* A node for m under `parent`; `path` is taken over. */
+static eg_mutable_node *add_node(parser *p, eg_mutable_node *parent, eg_module *m, char *path)
+{
+    eg__mutables *out = p->out;
+    if (eg__grow(&out->found, &out->capacity, out->n_found + 1, sizeof(*out->found)) != EG_OK) {
+        free(path);
+        return NULL;
+    }
+    out->found[out->n_found++] = (eg__found){m, path};
+    eg_mutable_node **children = realloc(parent->children, (parent->n_children + 1) * sizeof(*children));
+    if (children != NULL)
+        parent->children = children;
+    eg_mutable_node *node = children != NULL ? eg__calloc(1, sizeof(*node)) : NULL;
+    if (node == NULL) {
+        eg_fail(EG_ENOMEM, "out of memory");
+        return NULL;
+    }
+    node->module = m == p->model ? m : eg_module_retain(m);
+    children[parent->n_children++] = node;
+    return node;
+}
+
+static eg_status parse_mutable(parser *p, const place *at, eg_module *m, const char *path, eg_mutable_node **node)
+{
+    const char *key = eg_mutable_key(m);
+    if (key == NULL || *key == '\0')
+        return eg_fail(EG_EINVAL, "the %s at '%s' has no key", m->cls->name, path);
+    EG_CHECK(at->choice == NULL, EG_EINVAL, "nested search space: '%s' (at '%s') lies inside '%s' (at '%s')", key, path,
+             eg_mutable_key(at->choice), at->choice_path);
+    EG_TRY(check_same_key(p, m, path));
+    char *own_path = eg__strdup(path);
+    if (own_path == NULL)
+        return EG_ENOMEM;
+    *node = add_node(p, at->scope, m, own_path);
+    if (*node == NULL)
+        return eg_error_last()->code;
+    if (eg__map_find(&p->keys, key) == NULL)
+        EG_TRY(eg__map_put(&p->keys, key, m));
+    return eg_is_a(m, &eg_input_choice_class) ? check_sources(p, m) : EG_OK;
+}
+
+static eg_status parse(parser *p, const place *at, eg_module *m, const char *path)
+{
+    bool fresh;
+    EG_TRY(eg__ptr_map_add(&p->seen, m, &fresh));
+    if (!fresh)
+        return EG_OK;
+    place inside = *at;
+    inside.path = path;
+    if (eg_is_a(m, &eg_mutable_class)) {
+        eg_mutable_node *node = NULL;
+        EG_TRY(parse_mutable(p, at, m, path, &node));
+        if (eg__is_choice(m)) {
+            inside.choice = m;
+            inside.choice_path = path;
+        } else {
+            inside.scope = node;
+        }
+    }
+    for (size_t i = 0; i < eg_module_n_children(m); i++) {
+        const char *name;
+        eg_module *child = eg_module_child_at(m, i, &name);
+        if (child == NULL)
+            continue;
+        char *child_path = eg__format("%s%s%s", path, *path != '\0' ? "." : "", name);
+        eg_status status = child_path != NULL ? parse(p, &inside, child, child_path) : EG_ENOMEM;
+        free(child_path);
+        EG_TRY(status);
+    }
+    return EG_OK;
+}
+
+eg_status eg__mutables_find(eg_module *model, eg__mutables *out)
+{
+    parser p = {.out = out, .model = model};
+    *out = (eg__mutables){.tree = eg__calloc(1, sizeof(*out->tree))};
+    eg_status status = out->tree != NULL ? parse(&p, &(place){.scope = out->tree, .path = ""}, model, "") : EG_ENOMEM;
+    if (status == EG_OK) {
+        out->unique = eg__calloc(p.keys.n + 1, sizeof(*out->unique));
+        status = out->unique != NULL ? EG_OK : EG_ENOMEM;
+    }
+    if (status == EG_OK)
+        out->n_unique = eg__tree_unique(out->tree, out->unique, 0);
+    else
+        eg__mutables_free(out, model);
+    eg__ptr_map_free(&p.seen);
+    eg__map_free(&p.keys);
+    return status;
+}
+
+/* ---- walking ---- */
+
+size_t eg__tree_unique(const eg_mutable_node *node, eg_module **unique, size_t n)
+{
+    bool known = node->module == NULL;
+    for (size_t i = 0; i < n && !known; i++)
+        known = strcmp(eg_mutable_key(unique[i]), eg_mutable_key(node->module)) == 0;
+    if (!known)
+        unique[n++] = node->module;
+    for (size_t i = 0; i < node->n_children; i++)
+        n = eg__tree_unique(node->children[i], unique, n);
+    return n;
+}
+
+typedef struct visitor {
+    eg_traverse_order order;
+    eg_visit_mutable_fn visit;
+    void *payload;
+    bool deduplicate;
+    eg__map seen; /* keys */
+} visitor;
+
+/* A repeated node is passed over, its children are not: they may have keys of their own. */
+static eg_status traverse(visitor *v, const eg_mutable_node *node)
+{
+    bool fresh = node->module != NULL;
+    if (fresh && v->deduplicate) {
+        const char *key = eg_mutable_key(node->module);
+        fresh = eg__map_find(&v->seen, key) == NULL;
+        if (fresh)
+            EG_TRY(eg__map_put(&v->seen, key, node->module));
+    }
+    if (fresh && v->order == EG_PRE_ORDER)
+        EG_TRY(v->visit(v->payload, node->module));
+    for (size_t i = 0; i < node->n_children; i++)
+        EG_TRY(traverse(v, node->children[i]));
+    return fresh && v->order == EG_POST_ORDER ? v->visit(v->payload, node->module) : EG_OK;
+}
+
+eg_status eg_mutable_node_traverse(const eg_mutable_node *node, eg_traverse_order order, bool deduplicate,
+                                   eg_visit_mutable_fn visit, void *payload)
+{
+    EG_CHECK(node != NULL && visit != NULL, EG_EINVAL, "no node or no function was given");
+    EG_CHECK(order == EG_PRE_ORDER || order == EG_POST_ORDER, EG_EINVAL, "order is %d, expected pre-order or post-order",
+             (int)order);
+    visitor v = {.order = order, .visit = visit, .payload = payload, .deduplicate = deduplicate};
+    eg_status status = traverse(&v, node);
+    eg__map_free(&v.seen);
+    return status;
+}

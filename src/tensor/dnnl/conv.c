@@ -1,0 +1,289 @@
+/*
+ * tensor/dnnl/conv.c - convolutions: NHWC activations, weights in whatever layout each direction prefers.
+ */
+#include "tensor/dnnl/primitive.h"
+
+#include <string.h>
+
+typedef struct conv_descs {
+    dnnl_memory_desc_t x, w, b, y; /* w: any layout */
+    dnnl_memory_desc_t plain;      /* row-major w */
+    dnnl_dims_t stride, dilation, before, after;
+} conv_descs;
+
+static eg_status describe_weights(const eg__dnnl_key *key, conv_descs *d)
+{
+    dnnl_dims_t plain = {key->w[0], key->w[1], key->w[2], key->w[3]};
+    dnnl_dims_t grouped = {key->groups, key->w[0] / key->groups, key->w[1], key->w[2], key->w[3]};
+    bool groups = key->groups > 1;
+    int64_t *dims = groups ? grouped : plain;
+    int ndims = groups ? 5 : 4;
+    EG_TRY(eg__dnnl_check(dnnl_memory_desc_init_by_tag(&d->w, ndims, dims, dnnl_f32, dnnl_format_tag_any),
+                          "describing a weight"));
+    return eg__dnnl_check(
+        dnnl_memory_desc_init_by_tag(&d->plain, ndims, dims, dnnl_f32, groups ? dnnl_goihw : dnnl_oihw),
+        "describing a weight");
+}
+
+static eg_status describe(const eg__dnnl_key *key, conv_descs *d)
+{
+    memset(d, 0, sizeof *d);
+    EG_TRY(eg__dnnl_nhwc(&d->x, key->x));
+    EG_TRY(eg__dnnl_nhwc(&d->y, key->y));
+    EG_TRY(eg__dnnl_vector(&d->b, key->w[0]));
+    for (int i = 0; i < 2; i++) {
+        d->stride[i] = key->stride[i];
+        d->dilation[i] = key->dilation[i] - 1;
+        d->before[i] = d->after[i] = key->padding[i];
+    }
+    return describe_weights(key, d);
+}
+
+static eg_status forward_desc(const eg__dnnl_key *key, const conv_descs *d, dnnl_convolution_desc_t *desc)
+{
+    return eg__dnnl_check(
+        dnnl_dilated_convolution_forward_desc_init(desc, dnnl_forward_training, dnnl_convolution_direct, &d->x, &d->w,
+                                                   key->flag ? &d->b : NULL, &d->y, d->stride, d->dilation, d->before,
+                                                   d->after),
+        "describing a convolution");
+}
+
+static eg_status add_forward(eg__dnnl_state *state, eg__dnnl_primitive *p, const conv_descs *d, const_dnnl_primitive_desc_t pd)
+{
+    EG_TRY(eg__dnnl_create(state, p, pd));
+    EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_src_md, 0, DNNL_ARG_SRC, NULL));
+    EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_weights_md, 0, DNNL_ARG_WEIGHTS, NULL));
+    EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_weights_md, 1, DNNL_ARG_BIAS, NULL));
+    EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_dst_md, 0, DNNL_ARG_DST, NULL));
+    return eg__dnnl_pack_with(state, p, pd, dnnl_query_weights_md, &d->plain, false);
+}
+
+static eg_status build_forward(eg__dnnl_state *state, eg__dnnl_primitive *p)
+{
+    conv_descs d;
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_desc_t pd;
+    EG_TRY(describe(&p->key, &d));
+    EG_TRY(forward_desc(&p->key, &d, &desc));
+    EG_TRY(eg__dnnl_describe(state, p, &desc, NULL, &pd));
+    if (p->unsupported)
+        return EG_OK;
+    eg_status status = add_forward(state, p, &d, pd);
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+static eg_status add_backward(eg__dnnl_state *state, eg__dnnl_primitive *p, const conv_descs *d,
+                              const_dnnl_primitive_desc_t pd)
+{
+    EG_TRY(eg__dnnl_create(state, p, pd));
+    EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_diff_dst_md, 0, DNNL_ARG_DIFF_DST, NULL));
+    if (p->key.op == EG__DNNL_CONV_BACKWARD_INPUT) {
+        EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_weights_md, 0, DNNL_ARG_WEIGHTS, NULL));
+        EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_diff_src_md, 0, DNNL_ARG_DIFF_SRC, NULL));
+        return eg__dnnl_pack_with(state, p, pd, dnnl_query_weights_md, &d->plain, false);
+    }
+    EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_src_md, 0, DNNL_ARG_SRC, NULL));
+    EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_diff_weights_md, 0, DNNL_ARG_DIFF_WEIGHTS, NULL));
+    EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_diff_weights_md, 1, DNNL_ARG_DIFF_BIAS, NULL));
+    return eg__dnnl_pack_with(state, p, pd, dnnl_query_diff_weights_md, &d->plain, true);
+}
+
+static eg_status backward_desc(const eg__dnnl_key *key, const conv_descs *d, dnnl_convolution_desc_t *desc)
+{
+    dnnl_status_t status;
+    if (key->op == EG__DNNL_CONV_BACKWARD_INPUT)
+        status = dnnl_dilated_convolution_backward_data_desc_init(desc, dnnl_convolution_direct, &d->x, &d->w, &d->y,
+                                                                  d->stride, d->dilation, d->before, d->after);
+    else
+        status = dnnl_dilated_convolution_backward_weights_desc_init(desc, dnnl_convolution_direct, &d->x, &d->w,
+                                                                     key->flag ? &d->b : NULL, &d->y, d->stride,
+                                                                     d->dilation, d->before, d->after);
+    return eg__dnnl_check(status, "describing a convolution");
+}
+
+static eg_status build_backward(eg__dnnl_state *state, eg__dnnl_primitive *p)
+{
+    conv_descs d;
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_desc_t hint, pd = NULL;
+    EG_TRY(describe(&p->key, &d));
+    EG_TRY(forward_desc(&p->key, &d, &desc));
+    EG_TRY(eg__dnnl_describe(state, p, &desc, NULL, &hint));
+    if (p->unsupported)
+        return EG_OK;
+    eg_status status = backward_desc(&p->key, &d, &desc);
+    if (status == EG_OK)
+        status = eg__dnnl_describe(state, p, &desc, hint, &pd);
+    if (status == EG_OK && pd)
+        status = add_backward(state, p, &d, pd);
+    dnnl_primitive_desc_destroy(pd);
+    dnnl_primitive_desc_destroy(hint);
+    return status;
+}
+
+static eg__dnnl_key key_of(eg__dnnl_op op, const eg__window *win, const eg_tensor *x, const eg_tensor *w,
+                           const eg_tensor *y, bool bias)
+{
+    eg__dnnl_key key;
+    memset(&key, 0, sizeof key);
+    key.op = op;
+    memcpy(key.x, x->shape.dims, sizeof key.x);
+    memcpy(key.w, w->shape.dims, sizeof key.w);
+    memcpy(key.y, y->shape.dims, sizeof key.y);
+    memcpy(key.kernel, win->kernel, sizeof key.kernel);
+    memcpy(key.stride, win->stride, sizeof key.stride);
+    memcpy(key.padding, win->padding, sizeof key.padding);
+    memcpy(key.dilation, win->dilation, sizeof key.dilation);
+    key.groups = win->groups;
+    key.flag = bias;
+    return key;
+}
+
+/* In *owned, a row-major copy of a tensor that is not so itself. */
+static const eg_tensor *row_major(const eg_tensor *t, eg_tensor **owned)
+{
+    if (eg__is_row_major(t))
+        return t;
+    *owned = eg__tensor_new(t->ctx, EG_F32, t->shape, EG_LAYOUT_ROW_MAJOR);
+    return *owned && eg__cpu_copy(t, *owned) == EG_OK ? *owned : NULL;
+}
+
+static bool empty(const eg_tensor *a, const eg_tensor *b, const eg_tensor *c)
+{
+    return eg_shape_numel(a->shape) == 0 || eg_shape_numel(b->shape) == 0 || eg_shape_numel(c->shape) == 0;
+}
+
+/* Runs forward or backward to the input, which differ in the names of their arguments only. `keep`: w lives on, and
+ * so may its packed copy. */
+static eg_status run_with_weight(eg__dnnl_primitive *p, const eg_tensor *in, const eg_tensor *w, bool keep,
+                                 const eg_tensor *b, const eg_tensor *out)
+{
+    bool backward = p->key.op == EG__DNNL_CONV_BACKWARD_INPUT;
+    void *packed;
+    eg_status status = eg__dnnl_pack(p, w, keep, &packed);
+    if (status == EG_OK)
+        status = eg__dnnl_set(p, DNNL_ARG_WEIGHTS, packed);
+    if (status == EG_OK)
+        status = eg__dnnl_set(p, backward ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC, eg__f32(in));
+    if (status == EG_OK && b)
+        status = eg__dnnl_set(p, DNNL_ARG_BIAS, eg__f32(b));
+    if (status == EG_OK)
+        status = eg__dnnl_set(p, backward ? DNNL_ARG_DIFF_SRC : DNNL_ARG_DST, eg__f32(out));
+    if (status == EG_OK)
+        status = eg__dnnl_run(in->ctx, p);
+    eg__dnnl_unpack(p, w, keep, packed);
+    return status;
+}
+
+static eg_status forward(const eg__window *win, const eg_tensor *x, const eg_tensor *w, bool keep, const eg_tensor *b,
+                         eg_tensor *y)
+{
+    eg__dnnl_primitive *p;
+    eg__dnnl_key key = key_of(EG__DNNL_CONV, win, x, w, y, b != NULL);
+    EG_TRY(eg__dnnl_get(x->ctx, &key, build_forward, &p));
+    return p->unsupported ? eg__ref_kernels.conv2d(win, x, w, b, y) : run_with_weight(p, x, w, keep, b, y);
+}
+
+eg_status eg__dnnl_conv2d(const eg__window *win, const eg_tensor *x, const eg_tensor *w, const eg_tensor *b, eg_tensor *y)
+{
+    if (empty(x, w, y))
+        return eg__ref_kernels.conv2d(win, x, w, b, y);
+    eg_tensor *owned[4] = {NULL, NULL, NULL, NULL};
+    x = eg__in_channels_last(x, &owned[0]);
+    w = row_major(w, &owned[1]);
+    const eg_tensor *bias = b ? row_major(b, &owned[2]) : NULL;
+    eg_tensor *out = eg__out_channels_last(y, &owned[3]);
+    eg_status status = EG_ENOMEM;
+    if (x && w && out && (bias || !b))
+        status = forward(win, x, w, !owned[1], bias, out);
+    for (int i = 0; i < 3; i++)
+        eg_tensor_release(owned[i]);
+    return eg__out_finish(status, y, owned[3]);
+}
+
+static eg_status backward_input(const eg__window *win, const eg_tensor *w, bool keep, const eg_tensor *dy, eg_tensor *dx)
+{
+    eg__dnnl_primitive *p;
+    eg__dnnl_key key = key_of(EG__DNNL_CONV_BACKWARD_INPUT, win, dx, w, dy, false);
+    EG_TRY(eg__dnnl_get(dx->ctx, &key, build_backward, &p));
+    return p->unsupported ? eg__ref_kernels.conv2d_backward_input(win, w, dy, dx)
+                          : run_with_weight(p, dy, w, keep, NULL, dx);
+}
+
+eg_status eg__dnnl_conv2d_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx)
+{
+    if (empty(w, dy, dx))
+        return eg__ref_kernels.conv2d_backward_input(win, w, dy, dx);
+    eg_tensor *owned[3] = {NULL, NULL, NULL};
+    w = row_major(w, &owned[0]);
+    dy = eg__in_channels_last(dy, &owned[1]);
+    eg_tensor *out = eg__out_channels_last(dx, &owned[2]);
+    eg_status status = w && dy && out ? backward_input(win, w, !owned[0], dy, out) : EG_ENOMEM;
+    eg_tensor_release(owned[0]);
+    eg_tensor_release(owned[1]);
+    return eg__out_finish(status, dx, owned[2]);
+}
+
+/* ---- backward to weight and bias ---- */
+
+static eg_status run_weight(eg__dnnl_primitive *p, const eg_tensor *x, const eg_tensor *dy, float *packed, float *db)
+{
+    EG_TRY(eg__dnnl_set(p, DNNL_ARG_SRC, eg__f32(x)));
+    EG_TRY(eg__dnnl_set(p, DNNL_ARG_DIFF_DST, eg__f32(dy)));
+    EG_TRY(eg__dnnl_set(p, DNNL_ARG_DIFF_WEIGHTS, packed));
+    EG_TRY(eg__dnnl_set(p, DNNL_ARG_DIFF_BIAS, db));
+    return eg__dnnl_run(x->ctx, p);
+}
+
+/* dw row-major, db dense or NULL */
+static eg_status backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw, eg_tensor *db)
+{
+    eg__dnnl_primitive *p;
+    eg__dnnl_key key = key_of(EG__DNNL_CONV_BACKWARD_WEIGHT, win, x, dw, dy, db != NULL);
+    EG_TRY(eg__dnnl_get(x->ctx, &key, build_backward, &p));
+    if (p->unsupported)
+        return eg__ref_kernels.conv2d_backward_weight(win, x, dy, dw, db);
+    float *bias = db ? eg__f32(db) : NULL;
+    if (!p->reorder)
+        return run_weight(p, x, dy, eg__f32(dw), bias);
+    float *packed = eg__pool_take(x->ctx, p->weight_bytes);
+    if (!packed)
+        return EG_ENOMEM;
+    eg_status status = run_weight(p, x, dy, packed, bias);
+    if (status == EG_OK)
+        status = eg__dnnl_reorder(x->ctx, p, packed, eg__f32(dw));
+    eg__pool_give(x->ctx, packed, p->weight_bytes);
+    return status;
+}
+
+/* The bias alone: the sum over samples and positions. */
+static eg_status bias_gradient(const eg_tensor *dy, eg_tensor *db)
+{
+    int64_t channels = dy->shape.dims[1], strides[EG_MAX_DIMS] = {0, db->strides[0], 0, 0};
+    eg_tensor *view = eg__tensor_new_view(db, EG_SHAPE(1, channels, 1, 1), strides, db->offset);
+    if (!view)
+        return EG_ENOMEM;
+    eg_status status = eg__cpu_reduce(EG__SUM, dy, view, NULL);
+    eg_tensor_release(view);
+    return status;
+}
+
+eg_status eg__dnnl_conv2d_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw,
+                                          eg_tensor *db)
+{
+    if (!dw)
+        return db ? bias_gradient(dy, db) : EG_OK;
+    if (empty(x, dy, dw) || (db && !eg__is_dense(db)))
+        return eg__ref_kernels.conv2d_backward_weight(win, x, dy, dw, db);
+    eg_tensor *owned[3] = {NULL, NULL, NULL};
+    x = eg__in_channels_last(x, &owned[0]);
+    dy = eg__in_channels_last(dy, &owned[1]);
+    eg_tensor *out = dw;
+    if (!eg__is_row_major(dw))
+        out = owned[2] = eg__tensor_new(dw->ctx, EG_F32, dw->shape, EG_LAYOUT_ROW_MAJOR);
+    eg_status status = x && dy && out ? backward_weight(win, x, dy, out, db) : EG_ENOMEM;
+    eg_tensor_release(owned[0]);
+    eg_tensor_release(owned[1]);
+    return eg__out_finish(status, dw, owned[2]);
+}

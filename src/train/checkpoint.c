@@ -1,0 +1,182 @@
+/*
+ * Checkpoints: a safetensors file with the tensors of everything that was trained, and one JSON object in its metadata
+ * with the rest. One file, so that the two can never be of different moments.
+ */
+#include "train/internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define CHECKPOINT_FORMAT 1
+
+/* ---------------------------------------------------------------------------------------------- exact numbers */
+
+json_t *eg__json_u64(uint64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    return json_string(text);
+}
+
+json_t *eg__json_double(double value)
+{
+    uint64_t bits;
+    char text[32];
+    memcpy(&bits, &value, sizeof bits);
+    snprintf(text, sizeof text, "%016" PRIx64, bits);
+    return json_string(text);
+}
+
+/* The number that a text member consists of, in `base`. */
+static eg_status get_digits(const json_t *object, const char *key, int base, uint64_t *value)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    const char *digits = base == 16 ? "0123456789abcdef" : "0123456789";
+    EG_CHECK(text && *text && strspn(text, digits) == strlen(text) && strlen(text) <= (base == 16 ? 16u : 20u), EG_EFORMAT,
+             "'%s' is missing or no number", key);
+    *value = strtoull(text, NULL, base);
+    return EG_OK;
+}
+
+eg_status eg__json_get_u64(const json_t *object, const char *key, uint64_t *value)
+{
+    return get_digits(object, key, 10, value);
+}
+
+eg_status eg__json_get_double(const json_t *object, const char *key, double *value)
+{
+    uint64_t bits;
+    EG_TRY(get_digits(object, key, 16, &bits));
+    memcpy(value, &bits, sizeof bits);
+    return EG_OK;
+}
+
+eg_status eg__json_get_i64(const json_t *object, const char *key, int64_t *value)
+{
+    const json_t *member = json_object_get(object, key);
+    EG_CHECK(json_is_integer(member), EG_EFORMAT, "'%s' is missing or no whole number", key);
+    *value = json_integer_value(member);
+    return EG_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- writing */
+
+json_t *eg__checkpoint_scalars(const eg_rng *rng, eg__position position, json_t *settings)
+{
+    json_t *scalars = json_pack("{s:i, s:I, s:I, s:{s:o*, s:o*, s:o*}, s:O}", "format", CHECKPOINT_FORMAT, "epoch", (json_int_t)position.epoch,
+                                "batch", (json_int_t)position.batch, "rng", "seed", eg__json_u64(rng->seed), "stream", eg__json_u64(rng->stream),
+                                "position", eg__json_u64(rng->position), "settings", settings);
+    json_decref(settings);
+    if (!scalars)
+        eg_fail(EG_ENOMEM, "no memory for a checkpoint");
+    return scalars;
+}
+
+eg_status eg__checkpoint_write(const char *path, const eg_state *state, json_t *scalars)
+{
+    /* metadata of safetensors are texts, so the object goes in as one */
+    char *text = scalars ? json_dumps(scalars, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_t *metadata = text ? json_pack("{s:s}", "engraft", text) : NULL;
+    char *metadata_text = metadata ? json_dumps(metadata, JSON_COMPACT) : NULL;
+    eg_status status = metadata_text ? eg_safetensors_save(state, path, metadata_text) : eg_fail(EG_ENOMEM, "no memory for a checkpoint");
+    free(metadata_text);
+    json_decref(metadata);
+    free(text);
+    json_decref(scalars);
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------------------- reading */
+
+/* The object inside the metadata of a file. */
+static json_t *scalars_of(const char *metadata, const char *path)
+{
+    json_t *outer = eg__json_parse(metadata, strlen(metadata), path);
+    if (!outer)
+        return NULL;
+    const char *text = json_string_value(json_object_get(outer, "engraft"));
+    json_t *scalars = NULL;
+    if (!text)
+        eg_fail(EG_EFORMAT, "'%s' is no checkpoint of a training or search", path);
+    else
+        scalars = eg__json_parse(text, strlen(text), path);
+    json_decref(outer);
+    return scalars;
+}
+
+static eg_status check_settings(const char *path, const json_t *settings, const json_t *stored)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)settings, key, value)
+    {
+        const json_t *was = json_object_get(stored, key);
+        if (json_equal(was, value))
+            continue;
+        char *old = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *new = json_dumps(value, JSON_ENCODE_ANY);
+        eg_status status = eg_fail(EG_EINVAL, "checkpoint '%s' was made with %s %s, not %s", path, key, old ? old : "unset", new ? new : "?");
+        free(old);
+        free(new);
+        return status;
+    }
+    return EG_OK;
+}
+
+static eg_status check_scalars(const char *path, const json_t *settings, const json_t *scalars)
+{
+    int64_t format;
+    eg_status status = eg__json_get_i64(scalars, "format", &format);
+    if (status != EG_OK)
+        return eg__fail_prefix(status, "checkpoint '%s'", path);
+    EG_CHECK(format == CHECKPOINT_FORMAT, EG_EFORMAT, "checkpoint '%s' is of format %" PRId64 ", not %d", path, format, CHECKPOINT_FORMAT);
+    return check_settings(path, settings, json_object_get(scalars, "settings"));
+}
+
+eg_status eg__checkpoint_read(eg_context *ctx, const char *path, json_t *settings, eg_state **state, json_t **scalars)
+{
+    char *metadata = NULL;
+    *scalars = NULL;
+    *state = settings ? eg_safetensors_load(ctx, path, &metadata) : NULL;
+    eg_status status = settings ? EG_OK : eg_fail(EG_ENOMEM, "no memory for a checkpoint");
+    if (status == EG_OK && !*state)
+        status = eg_error_last()->code;
+    if (status == EG_OK) {
+        *scalars = scalars_of(metadata, path);
+        status = *scalars ? check_scalars(path, settings, *scalars) : eg_error_last()->code;
+    }
+    if (status != EG_OK) {
+        eg_state_free(*state);
+        json_decref(*scalars);
+        *state = NULL;
+        *scalars = NULL;
+    }
+    eg_free(metadata);
+    json_decref(settings);
+    return status;
+}
+
+eg_status eg__checkpoint_restore(eg_context *ctx, const json_t *scalars, eg__position *position)
+{
+    const json_t *numbers = json_object_get(scalars, "rng");
+    int64_t epoch, batch;
+    eg_rng rng;
+    EG_TRY(eg__json_get_i64(scalars, "epoch", &epoch));
+    EG_TRY(eg__json_get_i64(scalars, "batch", &batch));
+    EG_CHECK(epoch >= 0 && batch >= 0, EG_EFORMAT, "'epoch' or 'batch' is negative");
+    EG_TRY(eg__json_get_u64(numbers, "seed", &rng.seed));
+    EG_TRY(eg__json_get_u64(numbers, "stream", &rng.stream));
+    EG_TRY(eg__json_get_u64(numbers, "position", &rng.position));
+    *eg_context_rng(ctx) = rng;
+    *position = (eg__position){.epoch = epoch, .batch = (size_t)batch};
+    return EG_OK;
+}
+
+char *eg__checkpoint_path(const char *run)
+{
+    char *folder = eg__format("%s/checkpoint", run);
+    if (!folder)
+        return NULL;
+    char *path = eg__make_directory(folder) == EG_OK ? eg__format("%s/last.safetensors", folder) : NULL;
+    eg_free(folder);
+    return path;
+}

@@ -1,0 +1,95 @@
+/*
+ * train/internal.h - what the files of the train layer share: trainers, checkpoints, evaluation.
+ */
+#ifndef EG_TRAIN_INTERNAL_H
+#define EG_TRAIN_INTERNAL_H
+
+#include "base/internal.h"
+#include "engraft/io.h"
+#include "engraft/train.h"
+
+/* ---- numbers in JSON, exact and independent of the locale: bit patterns and u64 as text ---- */
+
+json_t *eg__json_double(double value);
+json_t *eg__json_u64(uint64_t value);
+/** Member `key` of an object as written by the functions above. EFORMAT naming the key. */
+eg_status eg__json_get_double(const json_t *object, const char *key, double *value);
+eg_status eg__json_get_u64(const json_t *object, const char *key, uint64_t *value);
+eg_status eg__json_get_i64(const json_t *object, const char *key, int64_t *value);
+
+/* ---- meters ---- */
+
+json_t *eg__meters_json(const eg_meter_group *group); /* all there is of them, for checkpoints. NULL on failure */
+eg_status eg__meters_restore(eg_meter_group *group, const json_t *list);
+json_t *eg__meters_averages(const eg_meter_group *group); /* {"loss": 0.5, ..} for events. NULL on failure */
+
+/* ---- checkpoints: one file of tensors, with all other numbers as JSON in its metadata ---- */
+
+/** What is common to trainings and searches: where they are. */
+typedef struct eg__position {
+    int64_t epoch; /* the next batch to be run, */
+    size_t batch;  /* or the number of batches when only the end of the epoch is to come */
+} eg__position;
+
+/** Makes the scalars of a checkpoint: position, the context's random numbers, and `settings` (taken over): what a run that goes
+ *  on must have in common with the one that wrote it. */
+json_t *eg__checkpoint_scalars(const eg_rng *rng, eg__position position, json_t *settings);
+/** Writes atomically; takes over `scalars`, also on failure. */
+eg_status eg__checkpoint_write(const char *path, const eg_state *state, json_t *scalars);
+/** Reads a file, whose tensors are made in the current scope. EFORMAT when it is no checkpoint; EINVAL when its settings differ from
+ *  `settings` (taken over), naming the first difference. */
+eg_status eg__checkpoint_read(eg_context *ctx, const char *path, json_t *settings, eg_state **state, json_t **scalars);
+/** Sets the position and the context's random numbers. */
+eg_status eg__checkpoint_restore(eg_context *ctx, const json_t *scalars, eg__position *position);
+/** "<run>/checkpoint/last.safetensors", with its folder made. NULL on failure. */
+char *eg__checkpoint_path(const char *run);
+
+/** Seconds between checkpoints within an epoch where the options say nothing. */
+#define EG__CHECKPOINT_SECONDS 20.0
+
+/* ---- run directories ---- */
+
+/** An event whose fields are JSON (taken over; NULL = a failure kept). Does nothing when run is NULL. */
+eg_status eg__event(const char *run, const char *event, json_t *fields);
+
+/* ---- trainers ---- */
+
+struct eg_trainer {
+    eg_trainer_options options; /* as given, with defaults filled in; the pointers below are ours */
+    eg_loader *train, *validation;
+    eg_optimizer *optimizer;
+    eg_callback **callbacks;
+    size_t n_callbacks;
+    eg_meter_group *meters, *validation_meters;
+    eg__position position;
+    bool finished; /* the next eg_trainer_train() starts from epoch 0 */
+    char *run, *checkpoint_path; /* NULL = none */
+    double saved_at;
+};
+
+/** The schedule of a callback made by eg_lr_scheduler_callback(); NULL for others. Lent. */
+eg_scheduler *eg__callback_scheduler(const eg_callback *callback);
+
+/** Writes the checkpoint of its run; does nothing without a run. */
+eg_status eg__trainer_save(eg_trainer *trainer);
+
+/* ---- evaluation ---- */
+
+/** Runs a model over a loader's epoch 0 in evaluation mode, calling `each` with every output. The model's mode is put back.
+ *  ECANCELED after eg_context_cancel(). */
+typedef eg_status (*eg__output_fn)(void *payload, size_t batch, eg_tensor *output, const eg_batch *data);
+eg_status eg__run_over(eg_module *model, eg_loader *loader, eg__output_fn each, void *payload);
+
+/** Share of samples that a model gets right. */
+eg_status eg__accuracy_over(eg_module *model, eg_loader *loader, double *accuracy);
+
+/** Batch-norm statistics of a model, kept while others are put in their place. */
+typedef struct eg__norm_stats eg__norm_stats;
+/** NULL on failure. */
+eg__norm_stats *eg__norm_stats_save(eg_module *model);
+/** Puts everything back and frees. NULL is allowed. */
+eg_status eg__norm_stats_restore(eg__norm_stats *stats);
+/** Replaces running means and variances by the plain average over a loader's epoch 0. Draws no random numbers. */
+eg_status eg__norm_stats_recompute(eg__norm_stats *stats, eg_module *model, eg_loader *loader);
+
+#endif

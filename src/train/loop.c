@@ -1,0 +1,222 @@
+/*
+ * The training loop of trainers: epochs, batches, validation.
+ */
+#include "train/internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Calls one function of each callback, in their order. */
+#define EACH_CALLBACK(t, function, ...)                                                                                \
+    do {                                                                                                               \
+        for (size_t i_ = 0; i_ < (t)->n_callbacks; i_++) {                                                             \
+            eg_callback *callback_ = (t)->callbacks[i_];                                                               \
+            if (!callback_->cls->function)                                                                             \
+                continue;                                                                                              \
+            eg_status status_ = callback_->cls->function(__VA_ARGS__);                                                 \
+            if (status_ != EG_OK)                                                                                      \
+                return eg__fail_prefix(status_, "callback '%s'", callback_->cls->name ? callback_->cls->name : "?");   \
+        }                                                                                                              \
+    } while (0)
+
+static void tell(const eg_trainer *t, const char *phase, int64_t epoch, size_t done, size_t total, const eg_meter_group *meters)
+{
+    const eg_trainer_options *o = &t->options;
+    if (o->progress)
+        o->progress(o->progress_payload,
+                    &(eg_progress){.phase = phase, .epoch = epoch, .epochs = o->epochs, .done = done, .total = total, .meters = meters});
+}
+
+static eg_tensor *loss_of(const eg_trainer *t, eg_tensor *output, eg_tensor *target)
+{
+    const eg_trainer_options *o = &t->options;
+    if (o->loss)
+        return o->loss(o->payload, output, target);
+    return eg_f_cross_entropy(output, target, .label_smoothing = o->label_smoothing);
+}
+
+/* Counts a batch in the meters: the metrics, then the loss, as the reference prints them. */
+static eg_status measure(const eg_trainer *t, const eg_tensor *output, const eg_batch *data, double loss, eg_meter_group *meters)
+{
+    const eg_trainer_options *o = &t->options;
+    if (o->metrics) {
+        EG_TRY(o->metrics(o->payload, output, data->y, meters));
+    } else {
+        double accuracy = eg_accuracy(output, data->y);
+        if (isnan(accuracy))
+            return eg_error_last()->code;
+        EG_TRY(eg_meter_group_update(meters, "acc1", accuracy, data->size));
+    }
+    return eg_meter_group_update(meters, "loss", loss, data->size);
+}
+
+/* ---------------------------------------------------------------------------------------------- a step */
+
+/* Forward and backward of the next batch, inside a recording scope. */
+static eg_status differentiate(eg_trainer *t)
+{
+    eg_batch data;
+    EG_TRY(eg_loader_next(t->train, &data));
+    EG_ASSERT(data.size > 0);
+    eg_tensor *output = eg_call(t->options.model, data.x);
+    eg_tensor *loss = loss_of(t, output, data.y);
+    if (!loss)
+        return eg_error_last()->code;
+    double value = eg_tensor_item(loss);
+    EG_CHECK(isfinite(value), EG_EINVAL, "the loss is %g in epoch %" PRId64 " of %" PRId64 ", step %zu of %zu: a lower learning rate may help", value,
+             t->position.epoch + 1, t->options.epochs, t->position.batch + 1, eg_loader_size(t->train));
+    EG_TRY(measure(t, output, &data, value, t->meters));
+    return eg_backward(loss);
+}
+
+static eg_status train_step(eg_trainer *t)
+{
+    eg_tape *tape = eg_tape_begin(t->options.ctx, EG_RECORD);
+    eg_status status = tape ? differentiate(t) : EG_ENOMEM;
+    eg_tape_end(tape);
+    if (status == EG_OK && t->options.grad_clip > 0)
+        status = eg_optimizer_clip_grad_norm(t->optimizer, t->options.grad_clip, NULL);
+    if (status == EG_OK)
+        status = eg_optimizer_step(t->optimizer);
+    eg_optimizer_zero_grad(t->optimizer);
+    return status;
+}
+
+static void log_step(const eg_trainer *t)
+{
+    const eg_trainer_options *o = &t->options;
+    if (o->log_frequency <= 0 || (int64_t)t->position.batch % o->log_frequency != 0)
+        return;
+    char *text = eg_meter_group_text(t->meters);
+    eg_log(o->ctx, EG_LOG_INFO, "Epoch [%" PRId64 "/%" PRId64 "] Step [%zu/%zu]  %s", t->position.epoch + 1, o->epochs, t->position.batch + 1,
+           eg_loader_size(t->train), text ? text : "");
+    eg_free(text);
+}
+
+static eg_status run_batch(eg_trainer *t)
+{
+    int64_t epoch = t->position.epoch, batch = (int64_t)t->position.batch;
+    EACH_CALLBACK(t, on_batch_begin, callback_, epoch, batch);
+    EG_TRY(train_step(t));
+    log_step(t);
+    EACH_CALLBACK(t, on_batch_end, callback_, epoch, batch);
+    return EG_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- validation */
+
+typedef struct validation {
+    eg_trainer *trainer;
+    int64_t epoch;
+} validation;
+
+static eg_status validate_batch(void *payload, size_t batch, eg_tensor *output, const eg_batch *data)
+{
+    const validation *v = payload;
+    eg_trainer *t = v->trainer;
+    eg_tensor *loss = loss_of(t, output, data->y);
+    if (!loss)
+        return eg_error_last()->code;
+    EG_TRY(measure(t, output, data, eg_tensor_item(loss), t->validation_meters));
+    tell(t, "validate", v->epoch, batch + 1, eg_loader_size(t->validation), t->validation_meters);
+    return EG_OK;
+}
+
+static eg_status validate_epoch(eg_trainer *t, int64_t epoch)
+{
+    eg_meter_group_reset(t->validation_meters);
+    return eg__run_over(t->options.model, t->validation, validate_batch, &(validation){.trainer = t, .epoch = epoch});
+}
+
+eg_status eg_trainer_validate(eg_trainer *t)
+{
+    EG_CHECK(t, EG_EINVAL, "trainer is NULL");
+    EG_CHECK(t->validation, EG_EINVAL, "the trainer has no validation set");
+    return validate_epoch(t, -1);
+}
+
+/* ---------------------------------------------------------------------------------------------- an epoch */
+
+/* The checkpoint comes first: what is asked to stop has everything saved. */
+static eg_status stop(eg_trainer *t)
+{
+    EG_TRY(eg__trainer_save(t));
+    EG_TRY(eg__event(t->run, "cancel", json_pack("{s:I, s:I}", "epoch", (json_int_t)t->position.epoch, "batch", (json_int_t)t->position.batch)));
+    return eg_fail(EG_ECANCELED, "training was canceled in epoch %" PRId64 " of %" PRId64, t->position.epoch + 1, t->options.epochs);
+}
+
+static eg_status save_when_due(eg_trainer *t)
+{
+    double seconds = t->options.checkpoint_seconds != 0 ? t->options.checkpoint_seconds : EG__CHECKPOINT_SECONDS;
+    return seconds > 0 && eg__now() - t->saved_at >= seconds ? eg__trainer_save(t) : EG_OK;
+}
+
+static eg_status run_batches(eg_trainer *t)
+{
+    size_t total = eg_loader_size(t->train);
+    EG_CHECK(t->position.batch <= total, EG_EFORMAT, "batch %zu of an epoch of %zu", t->position.batch, total);
+    if (t->position.batch < total)
+        EG_TRY(eg_loader_start(t->train, (uint64_t)t->position.epoch, t->position.batch));
+    while (t->position.batch < total) {
+        if (eg_context_canceled(t->options.ctx))
+            return stop(t);
+        EG_TRY(run_batch(t));
+        t->position.batch++;
+        tell(t, "train", t->position.epoch, t->position.batch, total, t->meters);
+        EG_TRY(save_when_due(t));
+    }
+    return EG_OK;
+}
+
+static eg_status report_epoch(eg_trainer *t)
+{
+    const eg_trainer_options *o = &t->options;
+    char *train = eg_meter_group_summary(t->meters), *valid = t->validation ? eg_meter_group_summary(t->validation_meters) : NULL;
+    eg_log(o->ctx, EG_LOG_INFO, "Epoch [%" PRId64 "/%" PRId64 "]  %s%s%s", t->position.epoch + 1, o->epochs, train ? train : "",
+           valid ? "  validation: " : "", valid ? valid : "");
+    eg_free(train);
+    eg_free(valid);
+    if (!t->run)
+        return EG_OK;
+    return eg__event(t->run, "epoch",
+                     json_pack("{s:I, s:o*, s:o*}", "epoch", (json_int_t)t->position.epoch, "train", eg__meters_averages(t->meters), "validation",
+                               t->validation ? eg__meters_averages(t->validation_meters) : NULL));
+}
+
+static eg_status run_epoch(eg_trainer *t)
+{
+    int64_t epoch = t->position.epoch;
+    if (t->position.batch == 0)
+        eg_meter_group_reset(t->meters);
+    EACH_CALLBACK(t, on_epoch_begin, callback_, epoch);
+    eg_module_train(t->options.model, true);
+    EG_TRY(run_batches(t));
+    if (t->validation) {
+        eg_status status = validate_epoch(t, epoch);
+        if (status == EG_ECANCELED)
+            return stop(t);
+        EG_TRY(status);
+    }
+    EG_TRY(report_epoch(t));
+    EACH_CALLBACK(t, on_epoch_end, callback_, epoch);
+    t->position = (eg__position){.epoch = epoch + 1};
+    return eg__trainer_save(t);
+}
+
+eg_status eg_trainer_train(eg_trainer *t)
+{
+    EG_CHECK(t, EG_EINVAL, "trainer is NULL");
+    if (t->finished)
+        t->position = (eg__position){0};
+    t->finished = false;
+    if (t->position.epoch < t->options.epochs) {
+        EACH_CALLBACK(t, on_train_begin, callback_);
+        while (t->position.epoch < t->options.epochs)
+            EG_TRY(run_epoch(t));
+        EACH_CALLBACK(t, on_train_end, callback_);
+        EG_TRY(eg__event(t->run, "done", json_object()));
+    }
+    t->finished = true;
+    eg_module_train(t->options.model, false);
+    return EG_OK;
+}

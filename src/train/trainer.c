@@ -1,0 +1,291 @@
+/*
+ * Trainers: construction, access, and checkpoints. The loop is in loop.c.
+ */
+#include "train/internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#define DEFAULT_BATCH 64
+#define DEFAULT_LR 0.05
+#define DEFAULT_WEIGHT_DECAY 5e-4
+
+/* ---------------------------------------------------------------------------------------------- construction */
+
+static eg_status check_options(const eg_trainer_options *o)
+{
+    EG_CHECK(o->ctx && o->model && o->train, EG_EINVAL, "a trainer needs a context, a model and a training set");
+    EG_CHECK(o->epochs >= 1, EG_EINVAL, "epochs is %" PRId64 ", expected at least 1", o->epochs);
+    EG_CHECK(o->workers >= 0, EG_EINVAL, "workers is %d, expected at least 0", o->workers);
+    EG_CHECK(o->grad_clip >= 0 && isfinite(o->grad_clip), EG_EINVAL, "grad_clip is %g, expected at least 0", o->grad_clip);
+    EG_CHECK(o->label_smoothing >= 0 && o->label_smoothing < 1, EG_EINVAL, "label_smoothing is %g, expected 0 or more, below 1",
+             o->label_smoothing);
+    EG_CHECK(!o->loss || o->label_smoothing == 0, EG_EINVAL, "label_smoothing belongs to the default loss");
+    EG_CHECK(!o->optimizer || (o->lr == 0 && !o->weight_decay.set), EG_EINVAL, "lr and weight_decay belong to the default optimizer");
+    for (size_t i = 0; i < o->n_callbacks; i++)
+        EG_CHECK(o->callbacks[i], eg_error_last()->code ? eg_error_last()->code : EG_EINVAL, "callback %zu is NULL (%s)", i,
+                 eg_error_last()->message);
+    return EG_OK;
+}
+
+static eg_status make_loaders(eg_trainer *t)
+{
+    eg_trainer_options *o = &t->options;
+    size_t samples = eg_dataset_size(o->train);
+    /* a short last batch makes noisy gradients and statistics; shuffling gives its samples another epoch */
+    t->train = eg_loader_new(o->train, EG_MAX(EG_MIN(o->batch_size, samples), 1), .shuffle = true, .drop_last = true, .workers = o->workers,
+                             .seed = o->seed, .transforms = o->transforms, .n_transforms = o->n_transforms);
+    if (!t->train)
+        return eg_error_last()->code;
+    EG_CHECK(eg_loader_size(t->train) > 0, EG_EINVAL, "the training set is empty");
+    if (!o->validation)
+        return EG_OK;
+    t->validation = eg_loader_new(o->validation, o->batch_size, .workers = o->workers);
+    return t->validation ? EG_OK : eg_error_last()->code;
+}
+
+static eg_callback *default_schedule(eg_trainer *t)
+{
+    int64_t total = t->options.epochs * (int64_t)eg_loader_size(t->train), warmup = total / 20;
+    eg_scheduler *cosine = eg_cosine_lr(t->optimizer, EG_MAX(total - warmup, 1), 0.0);
+    if (cosine && warmup > 0)
+        cosine = eg_linear_warmup_lr(t->optimizer, warmup, 0.1, cosine);
+    return cosine ? eg_lr_scheduler_callback(cosine, EG_PER_BATCH) : NULL;
+}
+
+/* The optimizer where none was given, and its schedule as one callback more. */
+static eg_status make_optimizer(eg_trainer *t)
+{
+    if (t->optimizer)
+        return EG_OK;
+    eg_trainer_options *o = &t->options;
+    t->optimizer = eg_sgd(o->model, .ctx = o->ctx, .lr = o->lr != 0 ? o->lr : DEFAULT_LR, .momentum = 0.9, .nesterov = true,
+                          .weight_decay = o->weight_decay.set ? o->weight_decay.value : DEFAULT_WEIGHT_DECAY);
+    eg_callback *schedule = t->optimizer ? default_schedule(t) : NULL;
+    if (!schedule)
+        return eg_error_last()->code;
+    t->callbacks[t->n_callbacks++] = schedule;
+    return EG_OK;
+}
+
+static eg_status make_run(eg_trainer *t, const char *run)
+{
+    if (!run)
+        return EG_OK;
+    t->run = eg__strdup(run);
+    t->checkpoint_path = t->run ? eg__checkpoint_path(run) : NULL;
+    if (!t->checkpoint_path)
+        return eg_error_last()->code;
+    if (!t->options.resume || !eg__file_exists(t->checkpoint_path))
+        return EG_OK;
+    EG_TRY(eg_trainer_restore(t, t->checkpoint_path));
+    return eg__event(t->run, "resume",
+                     json_pack("{s:I, s:I}", "epoch", (json_int_t)t->position.epoch, "batch", (json_int_t)t->position.batch));
+}
+
+static eg_status build(eg_trainer *t)
+{
+    const char *run = t->options.run;
+    t->options.run = NULL;
+    EG_TRY(check_options(&t->options));
+    t->options.batch_size = t->options.batch_size > 0 ? t->options.batch_size : DEFAULT_BATCH;
+    t->meters = eg_meter_group_new();
+    t->validation_meters = t->meters ? eg_meter_group_new() : NULL;
+    if (!t->validation_meters)
+        return EG_ENOMEM;
+    EG_TRY(make_loaders(t));
+    EG_TRY(make_optimizer(t));
+    for (size_t i = 0; i < t->n_callbacks; i++) {
+        eg_callback *callback = t->callbacks[i];
+        callback->trainer = t;
+        if (callback->cls->build)
+            EG_TRY(callback->cls->build(callback, t));
+    }
+    EG_TRY(make_run(t, run));
+    t->saved_at = eg__now();
+    return EG_OK;
+}
+
+/* What a trainer takes over it frees also when it cannot be made. */
+static void free_given(const eg_trainer_options *o)
+{
+    for (size_t i = 0; i < o->n_callbacks; i++)
+        eg_callback_free(o->callbacks[i]);
+    eg_optimizer_free(o->optimizer);
+}
+
+eg_trainer *eg_trainer_new_with(const eg_trainer_options *options)
+{
+    if (!options)
+        return eg__null("eg_trainer_new", "options");
+    eg_trainer *t = eg__calloc(1, sizeof *t);
+    eg_callback **callbacks = t ? eg__calloc(options->n_callbacks + 1, sizeof *callbacks) : NULL;
+    if (!callbacks) {
+        free_given(options);
+        eg_free(t);
+        return NULL;
+    }
+    t->options = *options;
+    t->callbacks = callbacks;
+    for (size_t i = 0; i < options->n_callbacks; i++)
+        callbacks[t->n_callbacks++] = options->callbacks[i];
+    t->options.callbacks = callbacks;
+    t->optimizer = options->optimizer;
+    if (options->model)
+        eg_module_retain(options->model);
+    if (options->train)
+        eg_dataset_retain(options->train);
+    if (options->validation)
+        eg_dataset_retain(options->validation);
+    if (build(t) == EG_OK)
+        return t;
+    eg_trainer_free(t);
+    return NULL;
+}
+
+void eg_trainer_free(eg_trainer *t)
+{
+    if (!t)
+        return;
+    eg_loader_free(t->train);
+    eg_loader_free(t->validation);
+    for (size_t i = 0; i < t->n_callbacks; i++)
+        eg_callback_free(t->callbacks[i]); /* before the optimizer that schedules point to */
+    eg_free(t->callbacks);
+    eg_optimizer_free(t->optimizer);
+    eg_meter_group_free(t->meters);
+    eg_meter_group_free(t->validation_meters);
+    eg_module_release(t->options.model);
+    eg_dataset_release(t->options.train);
+    eg_dataset_release(t->options.validation);
+    eg_free(t->run);
+    eg_free(t->checkpoint_path);
+    eg_free(t);
+}
+
+const eg_meter_group *eg_trainer_meters(const eg_trainer *t)
+{
+    return !t ? NULL : t->validation ? t->validation_meters : t->meters;
+}
+
+eg_module *eg_trainer_model(const eg_trainer *t)
+{
+    return t ? t->options.model : NULL;
+}
+
+eg_optimizer *eg_trainer_optimizer(const eg_trainer *t)
+{
+    return t ? t->optimizer : NULL;
+}
+
+eg_status eg_trainer_export(eg_trainer *t, const char *path)
+{
+    EG_CHECK(t && path, EG_EINVAL, "trainer or path is NULL");
+    eg_mutator *mutator = eg_module_mutator(t->options.model);
+    EG_CHECK(mutator, EG_EINVAL, "the model has no mutator, so there is no architecture to write to '%s'", path);
+    eg_arch *arch = eg_mutator_export(mutator);
+    eg_status status = arch ? eg_arch_save(arch, path) : eg_error_last()->code;
+    eg_arch_free(arch);
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------------------- checkpoints */
+
+static json_t *settings_of(const eg_trainer *t)
+{
+    const eg_trainer_options *o = &t->options;
+    return json_pack("{s:s, s:I, s:I, s:I, s:o*, s:I}", "kind", "training", "epochs", (json_int_t)o->epochs, "batch_size", (json_int_t)o->batch_size,
+                     "samples", (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed), "transforms", (json_int_t)o->n_transforms);
+}
+
+static json_t *schedules_json(const eg_trainer *t)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < t->n_callbacks; i++) {
+        const eg_scheduler *scheduler = eg__callback_scheduler(t->callbacks[i]);
+        if (scheduler && json_array_append_new(list, json_integer((json_int_t)eg_scheduler_position(scheduler))) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+static eg_status write_checkpoint(eg_trainer *t, const char *path, eg_state *state)
+{
+    EG_TRY(eg_module_state(t->options.model, "model.", state));
+    EG_TRY(eg_optimizer_state(t->optimizer, "optimizer.", state));
+    json_t *scalars = eg__checkpoint_scalars(eg_context_rng(t->options.ctx), t->position, settings_of(t));
+    if (scalars && (json_object_set_new(scalars, "schedules", schedules_json(t)) != 0 ||
+                    json_object_set_new(scalars, "meters", eg__meters_json(t->meters)) != 0 ||
+                    json_object_set_new(scalars, "validation_meters", eg__meters_json(t->validation_meters)) != 0)) {
+        json_decref(scalars);
+        scalars = NULL;
+    }
+    return eg__checkpoint_write(path, state, scalars);
+}
+
+eg_status eg_trainer_checkpoint(eg_trainer *t, const char *path)
+{
+    EG_CHECK(t && path, EG_EINVAL, "trainer or path is NULL");
+    eg_tape *scope = eg_tape_begin(t->options.ctx, EG_NO_GRAD);
+    eg_state *state = scope ? eg_state_new() : NULL;
+    eg_status status = state ? write_checkpoint(t, path, state) : EG_ENOMEM;
+    eg_state_free(state);
+    eg_tape_end(scope);
+    return status;
+}
+
+eg_status eg__trainer_save(eg_trainer *t)
+{
+    if (!t->checkpoint_path)
+        return EG_OK;
+    EG_TRY(eg_trainer_checkpoint(t, t->checkpoint_path));
+    t->saved_at = eg__now();
+    return EG_OK;
+}
+
+static eg_status restore_schedules(eg_trainer *t, const json_t *list)
+{
+    size_t next = 0;
+    for (size_t i = 0; i < t->n_callbacks; i++) {
+        eg_scheduler *scheduler = eg__callback_scheduler(t->callbacks[i]);
+        if (!scheduler)
+            continue;
+        const json_t *position = json_array_get(list, next++);
+        EG_CHECK(json_is_integer(position), EG_EFORMAT, "a schedule's position is missing");
+        EG_TRY(eg_scheduler_set_position(scheduler, json_integer_value(position)));
+    }
+    EG_CHECK(next == json_array_size(list), EG_EINVAL, "it has %zu schedules, the trainer %zu", json_array_size(list), next);
+    return EG_OK;
+}
+
+static eg_status restore_from(eg_trainer *t, const eg_state *state, const json_t *scalars)
+{
+    EG_TRY(eg_module_load_state(t->options.model, "model.", state, true));
+    /* schedules before the optimizer: setting a position computes learning rates anew, the optimizer's are the exact ones */
+    EG_TRY(restore_schedules(t, json_object_get(scalars, "schedules")));
+    EG_TRY(eg_optimizer_load_state(t->optimizer, "optimizer.", state));
+    EG_TRY(eg__meters_restore(t->meters, json_object_get(scalars, "meters")));
+    EG_TRY(eg__meters_restore(t->validation_meters, json_object_get(scalars, "validation_meters")));
+    t->finished = false;
+    return eg__checkpoint_restore(t->options.ctx, scalars, &t->position);
+}
+
+eg_status eg_trainer_restore(eg_trainer *t, const char *path)
+{
+    EG_CHECK(t && path, EG_EINVAL, "trainer or path is NULL");
+    eg_tape *scope = eg_tape_begin(t->options.ctx, EG_NO_GRAD);
+    eg_state *state = NULL;
+    json_t *scalars = NULL;
+    eg_status status = scope ? eg__checkpoint_read(t->options.ctx, path, settings_of(t), &state, &scalars) : EG_ENOMEM;
+    if (status == EG_OK) {
+        status = restore_from(t, state, scalars);
+        if (status != EG_OK)
+            status = eg__fail_prefix(status, "checkpoint '%s'", path);
+    }
+    eg_state_free(state);
+    json_decref(scalars);
+    eg_tape_end(scope);
+    return status;
+}
