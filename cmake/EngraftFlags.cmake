@@ -1,6 +1,6 @@
 # eg_flags: what every file of the project is compiled with.
 add_library(eg_flags INTERFACE)
-target_compile_features(eg_flags INTERFACE c_std_11)
+
 target_compile_definitions(eg_flags INTERFACE _POSIX_C_SOURCE=200809L _DEFAULT_SOURCE)
 target_compile_options(eg_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wundef -Wvla -Werror
@@ -13,4 +13,6 @@ if(EG_COVERAGE)
   target_compile_options(eg_flags INTERFACE --coverage)
   target_link_options(eg_flags INTERFACE --coverage)
 endif()
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)

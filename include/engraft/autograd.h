@@ -3,9 +3,9 @@
  *
  * A tape is a scope. Tensors made while it is the innermost one belong to it and are freed by eg_tape_end(), except
  * those taken out with eg_tensor_keep(). A recording tape also remembers the operations, so that eg_backward() can
- * differentiate them. Tapes nest; outside any, tensors belong to the context and live as long as it. On a recording tape
- * inside another, results of the outer one are refused as inputs that need a gradient: eg_detach() makes constants of
- * them. A tensor that outlives its tape is a constant for later ones.
+ * differentiate them. Tapes nest; outside any, tensors belong to the context and live as long as it. On a recording
+ * tape inside another, results of the outer one are refused as inputs that need a gradient: eg_detach() makes constants
+ * of them. A tensor that outlives its tape is a constant for later ones.
  *
  *     eg_tape *tape = eg_tape_begin(ctx, EG_RECORD);
  *     eg_tensor *loss = eg_f_cross_entropy(eg_call(net, x), y);
@@ -41,8 +41,8 @@ EG_API bool eg_is_recording(const eg_context *ctx);
 
 /** Adds d loss / d leaf to the gradient of every leaf that requires one. `loss` has one element. What was recorded for
  *  this loss is used up: a second backward through any of it is EINVAL, and no gradient is touched; losses that share
- *  no operation may each have theirs. NULL loss: its failure is kept. EINVAL when nothing was recorded, and when a tensor
- *  that a gradient needs was changed in place since. After a failure in the middle some leaves have been added to. */
+ *  no operation may each have theirs. NULL loss: its failure is kept. EINVAL when nothing was recorded, and when a
+ *  tensor that a gradient needs was changed in place since. After a failure in the middle some leaves have been added to. */
 EG_API eg_status eg_backward(eg_tensor *loss);
 /** The same from a tensor of any shape, with `grad` = d (something) / d `t` of its shape. */
 EG_API eg_status eg_backward_from(eg_tensor *t, eg_tensor *grad);
@@ -56,8 +56,9 @@ typedef struct eg_gradcheck_options {
     size_t max_entries;     /* sampled entries of each input; 0 = 64 */
 } eg_gradcheck_options;
 
-/** Compares the gradients of fn (projected on a fixed random direction) with central differences, for every float64 input that requires
- *  a gradient. EINTERNAL with input, entry and both numbers when they differ. `options` may be NULL. */
+/** Compares the gradients of fn (projected on a fixed random direction) with central differences, for every float64
+ *  input that requires a gradient. The inputs' gradients are replaced; the context's random numbers start from the same
+ *  place at each evaluation. EINTERNAL with input, entry and both numbers when they differ. `options` may be NULL. */
 EG_API eg_status eg_gradcheck(eg_context *ctx, eg_gradcheck_fn fn, void *payload, eg_tensor *const *in, size_t n_in,
                               const eg_gradcheck_options *options);
 

@@ -89,14 +89,16 @@ EG_API eg_status eg_fail_at(const char *where, eg_status status, const char *for
 /** Fails out of the calling function (which returns eg_status) when `condition` does not hold. */
 #define EG_CHECK(condition, status, ...)                                                                               \
     do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            return eg_fail((status), __VA_ARGS__);                                                                     \
+        if (!(condition)) {                                                                                            \
+            eg_fail((status), __VA_ARGS__);                                                                            \
+            return (status); /* a constant, mostly: compilers see that success is on the other path only */            \
+        }                                                                                                              \
     } while (0)
 
 /* ---------------------------------------------------------------------------------------------- contexts */
 
 /** Everything that would otherwise be global: threads, random numbers, buffer pool, primitive cache, key counter, log.
- *  A context and all that is made in it are used by one thread at a time; several contexts do not disturb each other. */
+ *  A context and all that is made in it are used by one thread at a time; several do not disturb each other. */
 typedef struct eg_context eg_context;
 
 typedef enum eg_log_level { EG_LOG_DEBUG, EG_LOG_INFO, EG_LOG_WARNING } eg_log_level;

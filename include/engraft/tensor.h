@@ -51,8 +51,8 @@ typedef enum eg_layout {
 } eg_layout;
 
 /** The value of a choice that selected nothing, and of an optional input that is absent (a bias). Not NULL, which is a
- *  failure. eg_add, eg_add_n, eg_weighted_sum and eg_concat leave it out; other operations refuse it by name. Reference counting ignores
- *  it. */
+ *  failure. eg_add, eg_add_n, eg_weighted_sum and eg_concat leave it out; other operations refuse it by name.
+ *  Reference counting ignores it. */
 EG_API extern eg_tensor *const eg_none;
 EG_API bool eg_is_none(const eg_tensor *t);
 
@@ -125,8 +125,8 @@ EG_API void eg_tensor_release(eg_tensor *t);
 EG_API bool eg_tensor_requires_grad(const eg_tensor *t);
 /** Makes a leaf (a parameter) take part in differentiation, or not. EINVAL for the result of a recorded operation. */
 EG_API eg_status eg_tensor_set_requires_grad(eg_tensor *t, bool requires_grad);
-/** The gradient accumulated in a leaf by eg_backward(), of the same shape and layout. NULL (no error) when there is none.
- *  Lent. */
+/** The gradient accumulated in a leaf by eg_backward(), of the same shape and layout. NULL (no error) when there is
+ *  none. Lent. */
 EG_API eg_tensor *eg_tensor_grad(const eg_tensor *t);
 /** Drops the gradient (the next backward starts from none). */
 EG_API void eg_tensor_zero_grad(eg_tensor *t);

@@ -104,7 +104,7 @@ eg_tape *eg__find_tape(const eg__autograd *state, uint64_t id);
 eg_status eg__saved_add(eg__arena *arena, eg__saved *saved, eg_tensor *t);
 void eg__saved_release(eg__saved *saved);
 
-/** "relu 'stem.0'", or "relu" at top level, put before the recorded failure. */
+/** Puts "relu 'stem.0'", or "relu" at top level, before the recorded failure. */
 eg_status eg__op_fail(eg_status status, const char *op, const char *path);
 
 #endif

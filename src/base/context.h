@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 /* Size classes: multiples of 64 bytes up to 4 KiB, then four steps a power of two. */
-enum { EG__POOL_SMALL_CLASSES = 64, EG__POOL_CLASSES = EG__POOL_SMALL_CLASSES + 4 * 52 };
+enum { EG__POOL_SMALL_CLASSES = 64, EG__POOL_CLASSES = EG__POOL_SMALL_CLASSES + 4 * 36 };
 
 typedef struct eg__pool_free {
     struct eg__pool_free *next;

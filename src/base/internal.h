@@ -15,7 +15,8 @@
 
 /** For our own bugs only: EINTERNAL in release builds, abort in debug builds (so that a debugger stops there). */
 #ifdef NDEBUG
-#define EG_ASSERT(condition) EG_CHECK(condition, EG_EINTERNAL, "%s:%d: %s does not hold", __FILE__, __LINE__, #condition)
+#define EG_ASSERT(condition)                                                                                           \
+    EG_CHECK(condition, EG_EINTERNAL, "%s:%d: %s does not hold", __FILE__, __LINE__, #condition)
 #else
 #include <assert.h>
 #define EG_ASSERT(condition) assert(condition)
@@ -47,8 +48,8 @@ eg_status eg__options_copy(void *own, size_t size, const void *given);
 /* ---- memory: every size checked for overflow; ENOMEM recorded on failure ---- */
 
 void *eg__calloc(size_t n, size_t size);
-/** Grows an array to hold at least `needed` items of `size` bytes (capacity doubles); new items are zeroed. `array_pointer`
- *  is the address of the array's pointer; it and *capacity are updated. */
+/** Grows an array to hold at least `needed` items of `size` bytes (capacity doubles); new items are zeroed.
+ *  `array_pointer` is the address of the array's pointer; it and *capacity are updated. */
 eg_status eg__grow(void *array_pointer, size_t *capacity, size_t needed, size_t size);
 char *eg__strdup(const char *text); /* NULL text: NULL, no failure */
 char *eg__format(const char *format, ...) EG_PRINTF(1, 2);
@@ -85,14 +86,14 @@ void eg__map_free(eg__map *map);
 /** A 64-bit hash, the same on every machine. */
 uint64_t eg__hash(const void *data, size_t size, uint64_t seed);
 
-/** The two or three names of `names` closest to `name` (edit distance), as "'a' or 'b'", for "did you mean": empty text when none
- *  is near. Writes into `text` and returns it. */
+/** The up to three names of `names` closest to `name` (edit distance), as "'a' or 'b'", for "did you mean": empty text
+ *  when none is near. Writes into `text` and returns it. */
 const char *eg__closest(const char *name, const char *const *names, size_t n, char *text, size_t size);
 
 /* ---- files ---- */
 
-/** Reads a whole file of at most `max` bytes (0 = any size); *data is NUL-terminated, for eg_free. ENOENT, EIO, EFORMAT (too large),
- *  each naming the path. */
+/** Reads a whole file of at most `max` bytes (0 = any size); *data is NUL-terminated, for eg_free. ENOENT, EIO, EFORMAT
+ *  (too large), each naming the path. */
 eg_status eg__file_read(const char *path, size_t max, char **data, size_t *size);
 
 /** Writes a file so that at `path` there is always either the old or the new content, whole: temporary name in the
@@ -131,7 +132,14 @@ void eg__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
 /* ---- contexts ---- */
 
 /** State that a layer above keeps in the context. */
-typedef enum eg__slot { EG__SLOT_TENSOR, EG__SLOT_AUTOGRAD, EG__SLOT_DNNL, EG__SLOT_NN, EG__SLOT_NAS, EG__SLOT_COUNT } eg__slot;
+typedef enum eg__slot {
+    EG__SLOT_TENSOR,
+    EG__SLOT_AUTOGRAD,
+    EG__SLOT_DNNL,
+    EG__SLOT_NN,
+    EG__SLOT_NAS,
+    EG__SLOT_COUNT
+} eg__slot;
 /** The slot's zeroed memory of `size` bytes, made on first use; `destroy` is called on it by eg_context_free(), in
  *  reverse order of slots. NULL on ENOMEM. */
 void *eg__context_slot(eg_context *ctx, eg__slot slot, size_t size, void (*destroy)(eg_context *ctx, void *state));
@@ -144,7 +152,7 @@ void eg__context_reset_keys(eg_context *ctx);
 eg_context_stats *eg__context_stats(eg_context *ctx);
 
 /** Buffers of the pool: 64-byte aligned, size classes, returned buffers are kept for reuse. EG_POOL=off in the
- *  environment when the context is made turns every buffer into one of the system's own (for sanitizers and valgrind). */
+ *  environment when the context is made turns every buffer into one of the system's own (for sanitizers, valgrind). */
 void *eg__pool_take(eg_context *ctx, size_t size);
 /** `size` is the one asked for. NULL buffers are allowed. */
 void eg__pool_give(eg_context *ctx, void *buffer, size_t size);

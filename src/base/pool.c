@@ -12,6 +12,9 @@ enum { ALIGNMENT = 64, SMALL_MAX = ALIGNMENT * EG__POOL_SMALL_CLASSES };
 /* Below this, unused buffers are never given back. */
 static const size_t slack = (size_t)64 << 20;
 
+/* More than any process has; so the arithmetic on sizes cannot overflow. */
+static const uint64_t address_space = UINT64_C(1) << 47;
+
 void eg__pool_init(eg_context *ctx)
 {
     const char *setting = getenv("EG_POOL");
@@ -74,7 +77,7 @@ static void *from_system(eg_context *ctx, size_t size)
 
 void *eg__pool_take(eg_context *ctx, size_t size)
 {
-    if (size > PTRDIFF_MAX / 2) {
+    if ((uint64_t)size > address_space) {
         eg_fail(EG_ENOMEM, "out of memory: a buffer of %zu bytes", size);
         return NULL;
     }

@@ -157,7 +157,7 @@ static eg_status read_candidates(const eg_module *choice, const json_t *value, b
 {
     size_t size = json_is_array(value) ? json_array_size(value) : json_is_null(value) ? 0 : 1;
     for (size_t i = 0; i < size; i++) {
-        size_t index;
+        size_t index = 0;
         EG_TRY(find_candidate(choice, json_is_array(value) ? json_array_get(value, i) : value, &index));
         if (mask[index])
             return fail_value(choice, value, "each candidate once");

@@ -108,7 +108,7 @@ eg_status eg__strategy_save_rng(eg_strategy *self, const char *prefix, eg_state 
 eg_status eg__strategy_load_rng(eg_strategy *self, const char *prefix, const eg_state *state);
 
 typedef struct eg__evolution_options {
-    size_t evaluations;       /* in all */
+    size_t evaluations;       /* in all; 1: a uniform sample that nobody evaluates */
     size_t population, parents; /* 0 parents: uniform samples only */
     double mutation;          /* probability of each key */
     uint64_t seed;

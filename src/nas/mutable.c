@@ -62,10 +62,9 @@ void eg_context_reset_keys(eg_context *ctx)
 static void free_binding(void *extension)
 {
     eg__binding *binding = extension;
-    if (binding->owns_mutator) {
-        binding->owns_mutator = false;
-        eg_mutator_detach(binding->mutator);
-    }
+    eg_mutator *owned = binding->owns_mutator ? binding->mutator : NULL;
+    binding->mutator = NULL; /* the module that ends has let go of it */
+    eg_mutator_detach(owned);
     free(binding->path);
     free(binding);
 }

@@ -111,9 +111,22 @@ eg_status eg_module_remove_hook(eg_module *m, uint64_t id)
 
 /* ---- calls ---- */
 
+/* The nearest enter or leave function of the class and its super classes, run where there is one. */
+static eg_status run_around(eg_module *m, bool before)
+{
+    for (const eg_class *c = m->cls; c != NULL; c = c->super) {
+        eg_status (*fn)(eg_module *) = before ? c->enter : c->leave;
+        if (fn != NULL)
+            return fn(m);
+    }
+    return EG_OK;
+}
+
 static eg_tensor *run_forward(eg_module *m, eg__forward_fn forward, eg_tensor *const *in, size_t n_in)
 {
-    eg_tensor *out = forward(m, in, n_in);
+    eg_tensor *out = run_around(m, true) == EG_OK ? forward(m, in, n_in) : NULL;
+    if (run_around(m, false) != EG_OK)
+        return NULL;
     if (out == NULL && eg_error_last()->code == EG_OK)
         eg_fail(EG_EINTERNAL, "%s: forward returned NULL without a failure", m->cls->name);
     return out == NULL ? NULL : run_hooks(m, false, out);

@@ -98,7 +98,7 @@ static eg_status kaiming_std(const eg_tensor *t, double a, double *std)
 
 eg_status eg_init_kaiming_uniform(eg_tensor *t, double a)
 {
-    double std;
+    double std = 0;
     EG_TRY(kaiming_std(t, a, &std));
     double bound = sqrt(3) * std;
     return eg_init_uniform(t, -bound, bound);
@@ -106,7 +106,7 @@ eg_status eg_init_kaiming_uniform(eg_tensor *t, double a)
 
 eg_status eg_init_kaiming_normal(eg_tensor *t, double a)
 {
-    double std;
+    double std = 0;
     EG_TRY(kaiming_std(t, a, &std));
     return eg_init_normal(t, 0, std);
 }

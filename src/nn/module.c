@@ -178,6 +178,8 @@ static eg_status build(eg_module *m)
  * because their fields may lie in memory that finalize frees. */
 static void destroy(eg_module *m, bool built)
 {
+    if (m->free_extension != NULL)
+        m->free_extension(m->extension);
     eg__slots_free(m);
     const eg_class *c = m->cls;
     while (c != NULL && c->finalize == NULL)

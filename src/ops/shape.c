@@ -4,6 +4,7 @@
  * All of them set their output themselves (makes_outputs), also for shape-only inputs, so that the checks stand in
  * forward.
  */
+#include "autograd/internal.h"
 #include "ops/internal.h"
 
 static eg_status check_not_empty(const eg_tensor *x)
@@ -270,28 +271,31 @@ eg_tensor *eg_slice(eg_tensor *x, int dim, int64_t start, int64_t stop, int64_t 
 
 /* ---- split: slices, as a tuple ---- */
 
+static eg_status check_split(const eg_tensor *x, int64_t size, int dim)
+{
+    EG_CHECK(x->kind == EG__DENSE, EG_EINVAL, "input 0 is %s, expected a tensor", eg_is_none(x) ? "none" : "a tuple");
+    EG_CHECK(size >= 1, EG_EINVAL, "size is %lld, expected 1 or more", (long long)size);
+    EG_TRY(check_not_empty(x));
+    return eg__check_dim(dim, x->shape);
+}
+
 eg_tensor *eg_split(eg_tensor *x, int64_t size, int dim)
 {
     if (!x)
-        return eg__null(__func__, "x");
-    int at = eg__wrap_dim(dim, x->shape.ndim);
-    if (size < 1 || x->kind != EG__DENSE || at < 0 || at >= x->shape.ndim) {
-        if (size < 1)
-            eg_fail(EG_EINVAL, "split: size is %lld, expected 1 or more", (long long)size);
-        else if (x->kind != EG__DENSE)
-            eg_fail(EG_EINVAL, "split: input is %s, expected a tensor", eg_is_none(x) ? "none" : "a tuple");
-        else
-            eg_fail(EG_EINVAL, "split: dimension %d is out of range for an input %s", dim, EG__TEXT(x->shape));
+        return eg__null("split", "an input");
+    eg_status status = check_split(x, size, dim);
+    if (status != EG_OK) {
+        eg__op_fail(status, "split", x->ctx ? eg__call_path(x->ctx) : "");
         return NULL;
     }
-    int64_t total = x->shape.dims[at];
-    size_t n = (size_t)(total / size + (total % size != 0));
-    eg_tensor **pieces = eg__calloc(EG_MAX(n, 1), sizeof *pieces);
+    int64_t total = x->shape.dims[eg__wrap_dim(dim, x->shape.ndim)];
+    size_t n = (size_t)((total - 1) / size + 1);
+    eg_tensor **pieces = eg__calloc(n, sizeof *pieces);
     if (!pieces)
         return NULL;
     for (size_t i = 0; i < n; i++) {
         int64_t start = (int64_t)i * size;
-        pieces[i] = eg_slice(x, at, start, EG_MIN(size, total - start) + start, 1);
+        pieces[i] = eg_slice(x, dim, start, start + EG_MIN(size, total - start), 1);
     }
     eg_tensor *tuple = eg_tuple(x->ctx, pieces, n);
     eg_free(pieces);

@@ -2,6 +2,7 @@
  * ops/weighted_sum.c - sum of w[i] x[i] with gradients for both: the mixed edge of DARTS (Liu, Simonyan and Yang,
  * "DARTS: differentiable architecture search", ICLR 2019). The weights are data that change each step.
  */
+#include "autograd/internal.h"
 #include "ops/internal.h"
 
 /* Inputs: the n terms, then the weights (n). */
@@ -65,7 +66,8 @@ const eg_op eg__op_weighted_sum = {
 static eg_tensor *present_weights(eg_tensor *const *x, size_t n, eg_tensor *weights)
 {
     if (weights->shape.ndim != 1 || weights->shape.dims[0] != (int64_t)n) {
-        eg_fail(EG_ESHAPE, "weighted_sum: weights has shape %s, expected (%zu)", EG__TEXT(weights->shape), n);
+        eg__op_fail(eg_fail(EG_ESHAPE, "weights has shape %s, expected (%zu)", EG__TEXT(weights->shape), n),
+                    eg__op_weighted_sum.name, eg__call_path(weights->ctx));
         return NULL;
     }
     eg_tensor **runs = eg__calloc(n, sizeof *runs);
@@ -86,7 +88,7 @@ static eg_tensor *present_weights(eg_tensor *const *x, size_t n, eg_tensor *weig
 eg_tensor *eg_weighted_sum(eg_tensor *const *x, size_t n, eg_tensor *weights)
 {
     if (!weights)
-        return eg__null(__func__, "weights");
+        return eg__null(eg__op_weighted_sum.name, "the tensor of weights");
     size_t kept;
     eg_tensor **in = eg__present(&eg__op_weighted_sum, x, n, &kept);
     if (!in)

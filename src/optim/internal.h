@@ -53,10 +53,11 @@ struct eg_optimizer {
     size_t n_groups, groups_capacity;
     eg__param *params;
     size_t n_params, params_capacity;
-    eg_tensor **gathered; /* room for an update's lists */
-    size_t gathered_capacity;
-    bool *done;
-    size_t done_capacity;
+    /* room for the lists of an update, and what is still to be updated in this step */
+    eg_tensor **gathered;
+    size_t *chosen;
+    bool *pending;
+    size_t gathered_capacity, chosen_capacity, pending_capacity;
 };
 
 /** Zeroed memory of `size` bytes that begins with an optimizer; the model's parameters (if any) are its first group. NULL on failure. */

@@ -14,6 +14,11 @@ static eg_status check_rate(const char *what, double value, bool zero_allowed)
     return EG_OK;
 }
 
+static double rate_now(const eg_optimizer *optimizer, double initial_lr)
+{
+    return EG_MAX(0, optimizer->rate.slope * initial_lr + optimizer->rate.offset);
+}
+
 eg_optimizer *eg__optimizer_new(const eg__optimizer_kind *kind, size_t size, size_t n_states, eg_module *model, eg_context *ctx, double lr,
                                 double weight_decay)
 {
@@ -56,7 +61,8 @@ void eg_optimizer_free(eg_optimizer *optimizer)
     free(optimizer->params);
     free(optimizer->groups);
     free(optimizer->gathered);
-    free(optimizer->done);
+    free(optimizer->pending);
+    free(optimizer->chosen);
     free(optimizer);
 }
 
@@ -119,7 +125,7 @@ static eg_status begin_group(eg_optimizer *optimizer, const eg_group_options *op
         group.weight_decay = given.weight_decay.value;
     EG_TRY(check_rate("learning rate", group.initial_lr, true));
     EG_TRY(check_rate("weight decay", group.weight_decay, true));
-    group.lr = optimizer->rate.slope * group.initial_lr + optimizer->rate.offset;
+    group.lr = rate_now(optimizer, group.initial_lr);
     EG_TRY(eg__grow(&optimizer->groups, &optimizer->groups_capacity, optimizer->n_groups + 1, sizeof *optimizer->groups));
     optimizer->groups[optimizer->n_groups] = group;
     return EG_OK;
@@ -186,11 +192,12 @@ eg_status eg_optimizer_add_module(eg_optimizer *optimizer, const char *prefix, e
 static eg_status prepare(eg_optimizer *o)
 {
     EG_TRY(eg__grow(&o->gathered, &o->gathered_capacity, (2 + EG__MAX_STATES) * o->n_params + 1, sizeof *o->gathered));
-    EG_TRY(eg__grow(&o->done, &o->done_capacity, o->n_params + 1, sizeof *o->done));
+    EG_TRY(eg__grow(&o->pending, &o->pending_capacity, o->n_params + 1, sizeof *o->pending));
+    EG_TRY(eg__grow(&o->chosen, &o->chosen_capacity, o->n_params + 1, sizeof *o->chosen));
     for (size_t i = 0; i < o->n_params; i++) {
         eg__param *param = &o->params[i];
-        o->done[i] = !param->tensor->grad;
-        if (o->done[i])
+        o->pending[i] = param->tensor->grad != NULL;
+        if (!o->pending[i])
             continue;
         EG_CHECK(eg__same_strides(param->tensor, param->tensor->grad), EG_EINTERNAL, "'%s': the gradient has another memory order",
                  param->name);
@@ -211,11 +218,6 @@ static eg_status prepare(eg_optimizer *o)
     return EG_OK;
 }
 
-static bool belongs(const eg__param *a, const eg__param *b)
-{
-    return a->group == b->group && a->step == b->step && a->tensor->dtype == b->tensor->dtype;
-}
-
 /* Updates parameter `first` and all later ones that can be updated with it. */
 static eg_status update_like(eg_optimizer *o, size_t first)
 {
@@ -231,25 +233,20 @@ static eg_status update_like(eg_optimizer *o, size_t first)
         u.states[s] = o->gathered + (2 + s) * o->n_params;
     for (size_t i = first; i < o->n_params; i++) {
         const eg__param *param = &o->params[i];
-        if (o->done[i] || !belongs(param, model))
+        if (!o->pending[i] || param->group != model->group || param->step != model->step || param->tensor->dtype != model->tensor->dtype)
             continue;
         u.params[u.n] = param->tensor;
         u.grads[u.n] = param->tensor->grad;
         for (size_t s = 0; s < EG__MAX_STATES; s++)
             u.states[s][u.n] = param->states[s];
-        u.n++;
+        o->chosen[u.n++] = i;
+        o->pending[i] = false;
     }
     EG_TRY(o->kind->update(o, &u));
-    int64_t step = model->step;
-    for (size_t i = first; i < o->n_params; i++) {
-        eg__param *param = &o->params[i];
-        if (o->done[i] || param->group != model->group || param->step != step || param->tensor->dtype != model->tensor->dtype)
-            continue;
-        o->done[i] = true;
-        eg_tensor_touch(param->tensor);
+    for (size_t k = 0; k < u.n; k++) {
+        o->params[o->chosen[k]].step = u.step;
+        eg_tensor_touch(u.params[k]);
     }
-    for (size_t i = 0; i < u.n; i++)
-        o->params[find_tensor(o, u.params[i])].step = u.step;
     return EG_OK;
 }
 
@@ -261,7 +258,7 @@ eg_status eg_optimizer_step(eg_optimizer *optimizer)
     }
     EG_TRY(prepare(optimizer));
     for (size_t i = 0; i < optimizer->n_params; i++)
-        if (!optimizer->done[i])
+        if (optimizer->pending[i])
             EG_TRY(update_like(optimizer, i));
     return EG_OK;
 }
@@ -354,6 +351,6 @@ void eg__optimizer_apply_rate(eg_optimizer *optimizer, eg__rate rate)
     optimizer->rate = rate;
     for (size_t i = 0; i < optimizer->n_groups; i++) {
         eg__group *group = &optimizer->groups[i];
-        group->lr = EG_MAX(0, rate.slope * group->initial_lr + rate.offset);
+        group->lr = rate_now(optimizer, group->initial_lr);
     }
 }

@@ -125,7 +125,7 @@ static eg_status load_rates(const eg_optimizer *o, const char *prefix, const eg_
         EG_CHECK(rates, EG_ENOENT, "the state has no '%s%s'", prefix, rate_names[k]);
         for (size_t g = 0; g < o->n_groups; g++) {
             double rate = eg__f64(rates)[g * (size_t)rates->strides[0]];
-            EG_CHECK(isfinite(rate), EG_EFORMAT, "'%s%s' holds %g", prefix, rate_names[k], rate);
+            EG_CHECK(isfinite(rate) && (k > 0 || rate >= 0), EG_EFORMAT, "'%s%s' holds %g", prefix, rate_names[k], rate);
             *rate_of(&groups[g], k) = rate;
         }
     }

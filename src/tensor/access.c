@@ -137,7 +137,8 @@ bool eg_tensor_requires_grad(const eg_tensor *t)
 eg_status eg_tensor_set_requires_grad(eg_tensor *t, bool requires_grad)
 {
     EG_TRY(eg__tensor_check_dense(t, "tensor"));
-    EG_CHECK(t->tape_id == 0, EG_EINVAL, "tensor is the result of a recorded operation; eg_detach() makes a leaf of it");
+    EG_CHECK(t->tape_id == 0, EG_EINVAL,
+             "tensor is the result of a recorded operation; eg_detach() makes a leaf of it");
     EG_CHECK(!requires_grad || t->dtype == EG_F32 || t->dtype == EG_F64, EG_EDTYPE,
              "tensor is %s; only floating-point tensors have gradients", eg_dtype_name(t->dtype));
     t->requires_grad = requires_grad;

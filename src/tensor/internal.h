@@ -42,15 +42,17 @@ eg_tensor *eg__tensor_new(eg_context *ctx, eg_dtype dtype, eg_shape shape, eg_la
 /** The same memory order as `like` (dense strides in its order of dimensions), own dtype. */
 eg_tensor *eg__tensor_new_like(const eg_tensor *like);
 eg_tensor *eg__tensor_new_shape_only(eg_context *ctx, eg_dtype dtype, eg_shape shape, eg_layout layout);
-/** A view of the same storage with other sizes, strides and offset (all in elements). Works for shape-only tensors too. */
+/** A view of the same storage with other sizes, strides and offset (all in elements). Of shape-only tensors too.
+ *  EINTERNAL when it reaches outside the storage; strides must not be negative. */
 eg_tensor *eg__tensor_new_view(eg_tensor *t, eg_shape shape, const int64_t *strides, int64_t offset);
 
-/** Gives the caller's reference to the innermost scope and returns t. NULL is passed through; on ENOMEM t is released and NULL returned. */
+/** Gives the caller's reference to the innermost scope and returns t. NULL is passed through; on ENOMEM t is released
+ *  and NULL returned. */
 eg_tensor *eg__scope_add(eg_tensor *t);
 
-/** Scopes inside a tape, one a module call. enter() returns SIZE_MAX on ENOMEM. leave() also ends scopes left open inside
- *  it and releases what they own, except `result` (and a tuple's items), which moves to the enclosing scope; a result
- *  that belongs to an outer scope stays there. leave(SIZE_MAX) does nothing. */
+/** Scopes inside a tape, one a module call. enter() returns SIZE_MAX on ENOMEM. leave() also ends scopes left open
+ *  inside it and releases what they own, except `result` (and a tuple's items), which moves to the enclosing scope; a
+ *  result that belongs to an outer scope stays there. leave(SIZE_MAX) does nothing. */
 size_t eg__scope_enter(eg_context *ctx);
 void eg__scope_leave(eg_context *ctx, size_t mark, eg_tensor *result);
 /** Ends the innermost scope's reference to t early, if it holds one: t will not be used again by the caller. */

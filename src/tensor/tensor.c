@@ -118,11 +118,10 @@ static eg_status check_spec(eg_dtype dtype, eg_shape shape)
                    eg_shape_format(shape, text, sizeof text), EG_MAX_DIMS);
 }
 
+/* Type and shape have been checked. */
 static eg_tensor *new_with_strides(eg_context *ctx, eg_dtype dtype, eg_shape shape, const int64_t *strides,
                                    bool with_storage)
 {
-    if (check_spec(dtype, shape) != EG_OK)
-        return NULL;
     eg_tensor *t = handle_new(ctx, dtype, shape);
     if (!t)
         return NULL;
@@ -248,13 +247,13 @@ eg_tensor *eg_tuple(eg_context *ctx, eg_tensor *const *items, size_t n)
 {
     if (!ctx)
         return eg__null(__func__, "context");
-    for (size_t i = 0; i < n; i++)
-        if (!items[i])
-            return eg__null(__func__, "an item");
     if (n > 1024) {
         eg_fail(EG_EINVAL, "tuple: %zu items, expected at most 1024", n);
         return NULL;
     }
+    for (size_t i = 0; i < n; i++)
+        if (!items[i])
+            return eg__null(__func__, "an item");
     eg_tensor *tuple = handle_new(ctx, EG_F32, EG_SCALAR);
     if (tuple && fill_tuple(tuple, items, n) != EG_OK) {
         eg_tensor_release(tuple);

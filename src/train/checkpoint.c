@@ -124,7 +124,7 @@ static eg_status check_settings(const char *path, const json_t *settings, const 
 
 static eg_status check_scalars(const char *path, const json_t *settings, const json_t *scalars)
 {
-    int64_t format;
+    int64_t format = 0;
     eg_status status = eg__json_get_i64(scalars, "format", &format);
     if (status != EG_OK)
         return eg__fail_prefix(status, "checkpoint '%s'", path);
@@ -158,8 +158,8 @@ eg_status eg__checkpoint_read(eg_context *ctx, const char *path, json_t *setting
 eg_status eg__checkpoint_restore(eg_context *ctx, const json_t *scalars, eg__position *position)
 {
     const json_t *numbers = json_object_get(scalars, "rng");
-    int64_t epoch, batch;
-    eg_rng rng;
+    int64_t epoch = 0, batch = 0;
+    eg_rng rng = {0};
     EG_TRY(eg__json_get_i64(scalars, "epoch", &epoch));
     EG_TRY(eg__json_get_i64(scalars, "batch", &batch));
     EG_CHECK(epoch >= 0 && batch >= 0, EG_EFORMAT, "'epoch' or 'batch' is negative");

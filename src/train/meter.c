@@ -140,8 +140,8 @@ eg_status eg__meters_restore(eg_meter_group *group, const json_t *list)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *item = json_array_get(list, i);
         const char *name = json_string_value(json_object_get(item, "name"));
-        double val, sum;
-        uint64_t count;
+        double val = 0, sum = 0;
+        uint64_t count = 0;
         EG_CHECK(name, EG_EFORMAT, "meter %zu has no name", i);
         EG_TRY(eg__json_get_double(item, "val", &val));
         EG_TRY(eg__json_get_double(item, "sum", &sum));

@@ -91,7 +91,7 @@ static eg_status restore_choice(eg_search *s, const json_t *scalars)
 
 static eg_status restore_from(eg_search *s, const eg_state *state, const json_t *scalars)
 {
-    int64_t schedule;
+    int64_t schedule = 0;
     EG_TRY(eg__json_get_i64(scalars, "schedule", &schedule));
     EG_TRY(eg_module_load_state(s->options.model, "model.", state, true));
     /* the schedule before the optimizer: setting a position computes learning rates anew, the optimizer's are the exact ones */

@@ -111,8 +111,11 @@ static eg_status sum_backward(eg_op_grad *grad)
     return status;
 }
 
-static const eg_op sum_op = {
-    .struct_size = sizeof(eg_op), .name = "sum", .infer = infer_scalar, .forward = sum_forward, .backward = sum_backward};
+static const eg_op sum_op = {.struct_size = sizeof(eg_op),
+                             .name = "sum",
+                             .infer = infer_scalar,
+                             .forward = sum_forward,
+                             .backward = sum_backward};
 
 typedef struct view_attrs {
     int64_t start;

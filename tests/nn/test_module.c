@@ -13,7 +13,7 @@ static int setup(void **state)
 {
     (void)state;
     eg_error_clear();
-    ctx = eg_context_new(.seed = 1, .threads = 1);
+    ctx = eg_context_new(.seed = 1, .threads = 1, .backend = "ref");
     return ctx == NULL;
 }
 

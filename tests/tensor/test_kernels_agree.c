@@ -252,7 +252,7 @@ static void products_agree(void **state)
         int64_t m = PICK(f, 1, 2, 5, 64), n = PICK(f, 1, 3, 10, 33), inner = PICK(f, 1, 2, 7, 96);
         eg_tensor *a = random_any(f, EG_SHAPE(m, inner)), *b = random_any(f, EG_SHAPE(inner, n));
         if (PICK(f, 0, 1)) /* b as the transpose of a weight */
-            b = eg__scope_add(eg__tensor_new_view(random_any(f, EG_SHAPE(n, inner)), EG_SHAPE(inner, n),
+            b = eg__scope_add(eg__tensor_new_view(random_in(f, EG_SHAPE(n, inner), NATURAL), EG_SHAPE(inner, n),
                                                   (const int64_t[]){1, inner}, 0));
         eg_tensor *bias = PICK(f, 0, 1) ? random_in(f, EG_SHAPE(n), NATURAL) : NULL;
         BOTH(f, "matmul", EG_SHAPE(m, n), any_placement(f), 1e-5, k->matmul(a, b, bias, y));

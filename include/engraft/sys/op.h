@@ -64,7 +64,8 @@ struct eg_op {
      *  and of the module are put before the text). Not called when makes_outputs. */
     eg_status (*infer)(const eg_op_call *call, eg_spec *out);
     eg_status (*forward)(eg_op_call *call);
-    /** Fills grad_in[i] wherever needs_grad[i]; one left NULL means zero. NULL: no gradient flows through this operation. */
+    /** Fills grad_in[i] wherever needs_grad[i]; one left NULL means zero. NULL: no gradient flows through this
+     *  operation. What operations it calls is not recorded, except on a tape that it opens itself. */
     eg_status (*backward)(eg_op_grad *grad);
     /** Multiply-accumulates of one application; NULL = 0. Shapes only. */
     uint64_t (*macs)(const eg_op_call *call);
@@ -73,7 +74,8 @@ struct eg_op {
 /** Runs an operation and returns its first output (as a tuple when it has several), NULL on failure. */
 EG_API eg_tensor *eg_apply(const eg_op *op, eg_tensor *const *in, size_t n_in, const void *attrs);
 
-/** In forward: keeps a tensor (an input, an output, or a new one) until backward has passed. A no-op when not recording. */
+/** In forward: keeps a tensor (an input, an output, or a new one) until backward has passed. A no-op when not
+ *  recording. */
 EG_API eg_status eg_op_save(eg_op_call *call, eg_tensor *t);
 
 /** In backward: makes grad_in[i] a new tensor of the input's type and shape, not initialized, and returns it, lent;

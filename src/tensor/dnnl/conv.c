@@ -154,6 +154,35 @@ static bool empty(const eg_tensor *a, const eg_tensor *b, const eg_tensor *c)
     return eg_shape_numel(a->shape) == 0 || eg_shape_numel(b->shape) == 0 || eg_shape_numel(c->shape) == 0;
 }
 
+/* A 1x1 kernel with a stride, without padding, sees a part of its input only. We take that part and leave the stride
+ * away, for oneDNN's own way of doing so writes out of bounds in backward when channels do not fill a vector (its issue
+ * 6035). */
+static bool subsamples(const eg__window *win)
+{
+    return win->kernel[0] == 1 && win->kernel[1] == 1 && win->padding[0] == 0 && win->padding[1] == 0 &&
+           (win->stride[0] != 1 || win->stride[1] != 1);
+}
+
+static eg__window without_stride(const eg__window *win)
+{
+    eg__window plain = *win;
+    plain.stride[0] = plain.stride[1] = 1;
+    return plain;
+}
+
+/* The part of x that outputs y are made from. */
+static eg_tensor *subsampled(const eg__window *win, const eg_tensor *x, const eg_tensor *y)
+{
+    eg_shape shape = x->shape;
+    int64_t strides[EG_MAX_DIMS];
+    memcpy(strides, x->strides, sizeof strides);
+    for (int i = 0; i < 2; i++) {
+        shape.dims[2 + i] = y->shape.dims[2 + i];
+        strides[2 + i] *= win->stride[i];
+    }
+    return eg__tensor_new_view((eg_tensor *)(uintptr_t)x, shape, strides, x->offset);
+}
+
 /* Runs forward or backward to the input, which differ in the names of their arguments only. `keep`: w lives on, and
  * so may its packed copy. */
 static eg_status run_with_weight(eg__dnnl_primitive *p, const eg_tensor *in, const eg_tensor *w, bool keep,
@@ -189,6 +218,13 @@ eg_status eg__dnnl_conv2d(const eg__window *win, const eg_tensor *x, const eg_te
 {
     if (empty(x, w, y))
         return eg__ref_kernels.conv2d(win, x, w, b, y);
+    if (subsamples(win)) {
+        eg__window plain = without_stride(win);
+        eg_tensor *part = subsampled(win, x, y);
+        eg_status status = part ? eg__dnnl_conv2d(&plain, part, w, b, y) : EG_ENOMEM;
+        eg_tensor_release(part);
+        return status;
+    }
     eg_tensor *owned[4] = {NULL, NULL, NULL, NULL};
     x = eg__in_channels_last(x, &owned[0]);
     w = row_major(w, &owned[1]);
@@ -215,6 +251,15 @@ eg_status eg__dnnl_conv2d_backward_input(const eg__window *win, const eg_tensor 
 {
     if (empty(w, dy, dx))
         return eg__ref_kernels.conv2d_backward_input(win, w, dy, dx);
+    if (subsamples(win)) {
+        eg__window plain = without_stride(win);
+        eg_tensor *part = subsampled(win, dx, dy);
+        eg_status status = part ? eg__cpu_fill(dx, 0) : EG_ENOMEM;
+        if (status == EG_OK)
+            status = eg__dnnl_conv2d_backward_input(&plain, w, dy, part);
+        eg_tensor_release(part);
+        return status;
+    }
     eg_tensor *owned[3] = {NULL, NULL, NULL};
     w = row_major(w, &owned[0]);
     dy = eg__in_channels_last(dy, &owned[1]);
@@ -276,6 +321,13 @@ eg_status eg__dnnl_conv2d_backward_weight(const eg__window *win, const eg_tensor
         return db ? bias_gradient(dy, db) : EG_OK;
     if (empty(x, dy, dw) || (db && !eg__is_dense(db)))
         return eg__ref_kernels.conv2d_backward_weight(win, x, dy, dw, db);
+    if (subsamples(win)) {
+        eg__window plain = without_stride(win);
+        eg_tensor *part = subsampled(win, x, dy);
+        eg_status status = part ? eg__dnnl_conv2d_backward_weight(&plain, part, dy, dw, db) : EG_ENOMEM;
+        eg_tensor_release(part);
+        return status;
+    }
     eg_tensor *owned[3] = {NULL, NULL, NULL};
     x = eg__in_channels_last(x, &owned[0]);
     dy = eg__in_channels_last(dy, &owned[1]);

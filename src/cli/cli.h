@@ -1,0 +1,155 @@
+/*
+ * cli/cli.h - what the commands of the program share: option tables, contexts, progress, output.
+ */
+#ifndef EG_CLI_CLI_H
+#define EG_CLI_CLI_H
+
+#include "engraft/engraft.h"
+
+#include <jansson.h>
+
+/* Exit statuses. */
+enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
+
+/* ---- options: one table a command feeds parsing, help, range checks and run.json ---- */
+
+typedef enum option_type {
+    OPTION_TEXT,   /* const char * */
+    OPTION_INT,    /* int64_t */
+    OPTION_REAL,   /* double */
+    OPTION_SWITCH, /* bool, "on" or "off" */
+    OPTION_FLAG    /* bool, takes no value */
+} option_type;
+
+enum {
+    OPTION_REQUIRED = 1,
+    OPTION_RECORDED = 2, /* part of what a run is: kept in run.json */
+    OPTION_INHERITED = 4 /* a retraining takes it from its search */
+};
+
+typedef struct option_spec {
+    const char *name;  /* NULL ends a table */
+    const char *value; /* what help calls the value; NULL for flags */
+    const char *help;
+    option_type type;
+    int flags;
+    size_t offset;       /* of the member in the command's arguments */
+    double min, max;     /* of numbers; max 0 = none */
+    bool above_min;      /* min itself is not allowed */
+    const char *initial; /* the value when not given, as text; NULL = 0, off or nothing */
+    const char *shown;   /* what help calls that value, where it is not `initial` */
+    eg_status (*check)(const char *value); /* of texts: fails for a value that is not allowed */
+} option_spec;
+
+/* A row: OPTION(search_args, INT, batch, "batch", "N", "samples a step", .min = 1, .initial = "64"). */
+#define OPTION(args_type, type_, member_, name_, value_, help_, ...)                                                   \
+    {.name = name_, .value = value_, .help = help_, .type = OPTION_##type_, .offset = offsetof(args_type, member_), __VA_ARGS__}
+
+typedef struct command {
+    const char *name, *synopsis, *summary;
+    const char *details; /* more lines for its help; NULL = none */
+    const option_spec *options;
+    size_t args_size;
+    /** Returns an exit status. given[i]: option i stood on the command line (or was merged since). */
+    int (*run)(const struct command *self, void *args, bool *given);
+} command;
+
+#define MAX_OPTIONS 40
+
+extern const command search_command, retrain_command, eval_command, show_command, spaces_command, strategies_command;
+
+/** Fills `args` from the command line. -1 = go on; else the exit status (help was shown, or wrong use reported). */
+int options_parse(const command *c, int argc, char **argv, void *args, bool *given);
+/** Takes the options with `flag` that were not given from an object, which lends its texts. Fails for a value that its option would not
+ *  take. */
+eg_status options_merge(const command *c, void *args, bool *given, const json_t *object, int flag);
+/** False after reporting the first required option that is missing. */
+bool options_complete(const command *c, const bool *given);
+/** {"command": .., option: value, ..} of those that are recorded. NULL on failure. */
+json_t *options_record(const command *c, const void *args);
+void options_help(const command *c);
+
+/** Names of `names` (NULL-ended) near `name` as ": did you mean 'x'?", or "". Writes into `text`. */
+const char *did_you_mean(const char *name, const char *const *names, char *text, size_t size);
+
+/* ---- reporting: one line on standard error ---- */
+
+/** "engraft COMMAND: ..."; returns EXIT_USAGE. */
+int usage_error(const char *name, const char *format, ...) EG_PRINTF(2, 3);
+/** The first pending failure; returns EXIT_FAILED. */
+int report_failure(const char *name);
+/** The same at the end of a run, with how to go on when it was stopped. */
+int report_run_failure(const char *name, eg_status status, const char *directory);
+
+/* ---- contexts ---- */
+
+void remember_program(char **argv);
+/** A context that Ctrl-C and SIGTERM cancel. The first call runs the program anew with OMP_WAIT_POLICY=passive when that is not set. NULL on
+ *  failure. */
+eg_context *open_context(int64_t threads, int64_t seed);
+void close_context(eg_context *ctx);
+
+/* ---- progress, on standard error ---- */
+
+typedef struct progress {
+    bool terminal, started;
+    double first, last; /* times of the phase's start and of the last output */
+    char phase[32];
+    int64_t epoch;
+    size_t first_done;
+} progress;
+progress progress_start(void);
+/** An eg_progress_fn. */
+void progress_show(void *payload, const eg_progress *state);
+/** Ends a line that is still open. */
+void progress_end(progress *p);
+double seconds_now(void);
+
+/* ---- results, on standard output ---- */
+
+/** One JSON object (taken over) and nothing else. */
+int print_json(json_t *object);
+/** "name   value" lines of the scalars in an object. */
+void print_scalars(const json_t *object);
+
+/* ---- runs and networks ---- */
+
+/** A path made absolute where it exists; for free(). */
+char *absolute_path(const char *path);
+/** The same for the path in a data set's spec ("csv:FILE"). */
+char *absolute_spec(const char *spec);
+/** "DIR/NAME", for free(). */
+char *path_join(const char *directory, const char *name);
+bool file_exists(const char *path);
+
+/** run.json of a directory. NULL on failure. */
+json_t *load_run(const char *directory);
+/** The same where `directory` is not NULL and holds a run to go on with; else NULL without a failure. */
+json_t *load_run_to_resume(const char *directory, bool resume);
+/** Makes or resumes a run with the recorded options and the shape of its data. */
+eg_status create_run(const command *c, const void *args, const char *directory, const eg_dataset *data, bool resume);
+/** What a run reported at its end, NULL (no failure) when it has not come to it. */
+json_t *load_result(const char *directory);
+eg_status save_result(const char *directory, const json_t *result);
+
+typedef struct network_options {
+    const char *space;
+    int64_t channels, layers;
+    eg_shape input;
+    int64_t classes;
+} network_options;
+/** The network options of a run.json. */
+eg_status network_options_of(const json_t *run, const char *directory, network_options *out);
+eg_module *build_network(eg_context *ctx, const network_options *options);
+/** The network of an architecture: a plain model. */
+eg_module *build_fixed(eg_context *ctx, const network_options *options, const eg_arch *arch);
+/** Adds "params" and "macs" of a plain model (or of a supernet whose mutator decides). */
+eg_status add_costs(json_t *result, eg_module *model, eg_shape input);
+
+/* ---- checks of option values ---- */
+
+eg_status check_space(const char *name);
+eg_status check_strategy(const char *name);
+eg_status check_choice(const char *name);
+
+#endif

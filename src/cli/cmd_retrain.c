@@ -1,0 +1,208 @@
+/*
+ * engraft retrain: trains the network of an architecture from the start, and measures it.
+ */
+#include "cli/cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct retrain_args {
+    const char *run, *space, *arch, *data, *out;
+    int64_t epochs, batch, subset, seed, threads, workers, channels, layers;
+    double lr, weight_decay, label_smoothing, checkpoint_seconds;
+    bool augment, resume, json;
+} retrain_args;
+
+#define ROW(...) OPTION(retrain_args, __VA_ARGS__)
+
+static const option_spec options[] = {
+    ROW(TEXT, run, "run", "DIR", "a finished search: its architecture, space and data", .flags = 0),
+    ROW(TEXT, space, "space", "NAME", "search space, in place of --run", .flags = OPTION_RECORDED | OPTION_INHERITED, .check = check_space),
+    ROW(TEXT, arch, "arch", "FILE", "architecture, in place of --run", .flags = 0),
+    ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE", .flags = OPTION_RECORDED | OPTION_INHERITED,
+        .initial = "fashion-mnist", .shown = "the search's, or fashion-mnist"),
+    ROW(TEXT, out, "out", "DIR", "directory of this run, made when it is not there", .flags = OPTION_REQUIRED),
+    ROW(INT, epochs, "epochs", "N", "epochs", .flags = OPTION_RECORDED, .min = 1, .max = 1e6, .initial = "10"),
+    ROW(INT, batch, "batch", "N", "samples a step", .flags = OPTION_RECORDED, .min = 1, .max = 65536, .initial = "64"),
+    ROW(INT, subset, "subset", "N", "use only N training samples", .flags = OPTION_RECORDED, .initial = "0", .shown = "all"),
+    ROW(REAL, lr, "lr", "X", "highest learning rate", .flags = OPTION_RECORDED, .above_min = true, .initial = "0.05"),
+    ROW(REAL, weight_decay, "weight-decay", "X", "weight decay", .flags = OPTION_RECORDED, .max = 1, .initial = "5e-4"),
+    ROW(REAL, label_smoothing, "label-smoothing", "X", "label smoothing", .flags = OPTION_RECORDED, .max = 0.9, .initial = "0"),
+    ROW(SWITCH, augment, "augment", "on|off", "random crops and flips of images", .flags = OPTION_RECORDED, .initial = "on"),
+    ROW(INT, seed, "seed", "S", "seed of everything random", .flags = OPTION_RECORDED | OPTION_INHERITED, .initial = "0",
+        .shown = "the search's, or 0"),
+    ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_RECORDED | OPTION_INHERITED, .max = 4096,
+        .initial = "0", .shown = "the search's"),
+    ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_RECORDED | OPTION_INHERITED, .max = 1024, .initial = "0",
+        .shown = "the search's"),
+    ROW(INT, threads, "threads", "N", "threads to compute with", .flags = OPTION_RECORDED, .max = 1024, .initial = "0", .shown = "all processors"),
+    ROW(INT, workers, "workers", "N", "threads that make batches", .max = 64, .initial = "1"),
+    ROW(REAL, checkpoint_seconds, "checkpoint-seconds", "X", "time between checkpoints within an epoch, at least", .above_min = true,
+        .initial = "20"),
+    ROW(FLAG, resume, "resume", NULL, "go on with the run in --out; its options are known", .flags = 0),
+    ROW(FLAG, json, "json", NULL, "print the result as one JSON object: test_accuracy, params, macs, seconds, ..", .flags = 0),
+    {.name = NULL},
+};
+
+/* ---------------------------------------------------------------------------------------------- training */
+
+static eg_status train(eg_context *ctx, const retrain_args *a, eg_module *model, eg_dataset *data)
+{
+    progress p = progress_start();
+    const eg_transform transforms[] = {eg_random_crop(2), eg_random_flip(0.5)};
+    bool images = eg_dataset_shape(data).ndim == 3;
+    eg_trainer *trainer = eg_trainer_new(ctx, model, data, .epochs = a->epochs, .batch_size = (size_t)a->batch, .workers = (int)a->workers,
+                                         .lr = a->lr, .weight_decay = EG_F64(a->weight_decay), .label_smoothing = a->label_smoothing,
+                                         .transforms = transforms, .n_transforms = a->augment && images ? 2 : 0, .seed = (uint64_t)a->seed,
+                                         .run = a->out, .resume = a->resume, .checkpoint_seconds = a->checkpoint_seconds,
+                                         .progress = progress_show, .progress_payload = &p);
+    eg_status status = trainer ? eg_trainer_train(trainer) : eg_error_last()->code;
+    progress_end(&p);
+    eg_trainer_free(trainer);
+    return status;
+}
+
+static eg_status measure(eg_module *model, eg_dataset *test, const retrain_args *a, json_t *result)
+{
+    char *path = path_join(a->out, "model.safetensors");
+    eg_status status = path ? eg_module_save(model, path) : EG_ENOMEM;
+    free(path);
+    EG_TRY(status);
+    double accuracy = eg_evaluate(model, test, 256);
+    if (isnan(accuracy))
+        return eg_error_last()->code;
+    json_object_set_new(result, "test_accuracy", json_real(accuracy));
+    return add_costs(result, model, eg_dataset_shape(test));
+}
+
+static eg_status retrain(eg_context *ctx, const retrain_args *a, const eg_arch *arch, eg_dataset *data, json_t *result)
+{
+    double start = seconds_now();
+    network_options network = {.space = a->space, .channels = a->channels, .layers = a->layers, .input = eg_dataset_shape(data),
+                               .classes = eg_dataset_classes(data)};
+    eg_module *model = build_fixed(ctx, &network, arch);
+    eg_dataset *test = model ? eg_dataset_open(ctx, a->data, .split = EG_TEST) : NULL;
+    eg_status status = test ? train(ctx, a, model, data) : eg_error_last()->code;
+    if (status == EG_OK)
+        status = measure(model, test, a, result);
+    json_object_set_new(result, "seconds", json_real(seconds_now() - start));
+    eg_dataset_release(test);
+    eg_module_release(model);
+    return status == EG_OK ? save_result(a->out, result) : status;
+}
+
+/* ---------------------------------------------------------------------------------------------- the run */
+
+/* The architecture: that of the run itself when it goes on, else of the search or file named. */
+static eg_arch *load_arch(const retrain_args *a)
+{
+    char *own = path_join(a->out, "arch.json"), *of_search = a->run ? path_join(a->run, "arch.json") : NULL;
+    const char *path = a->resume && file_exists(own) ? own : a->arch ? a->arch : of_search;
+    eg_arch *arch = NULL;
+    if (path && path == of_search && !file_exists(path))
+        eg_fail(EG_ENOENT, "'%s' has no arch.json: its search is not finished (engraft search --resume --out %s)", a->run, a->run);
+    else if (path)
+        arch = eg_arch_load(path);
+    else
+        eg_fail(EG_ENOENT, "'%s' has no arch.json", a->out);
+    free(own);
+    free(of_search);
+    return arch;
+}
+
+static eg_status keep_arch(const eg_arch *arch, const char *directory)
+{
+    char *path = path_join(directory, "arch.json");
+    eg_status status = path ? eg_arch_save(arch, path) : EG_ENOMEM;
+    free(path);
+    return status;
+}
+
+static eg_status retrain_data(const command *self, eg_context *ctx, retrain_args *a, const eg_arch *arch, json_t *result)
+{
+    a->threads = eg_context_threads(ctx);
+    eg_dataset *all = eg_dataset_open(ctx, a->data, .split = EG_TRAIN);
+    eg_dataset *data = all ? eg_dataset_sample(all, (size_t)a->subset, (uint64_t)a->seed) : NULL;
+    eg_status status = data ? create_run(self, a, a->out, data, a->resume) : eg_error_last()->code;
+    json_t *known = status == EG_OK ? load_result(a->out) : NULL;
+    if (known) {
+        json_object_update(result, known);
+    } else if (status == EG_OK) {
+        status = keep_arch(arch, a->out);
+        status = status == EG_OK ? retrain(ctx, a, arch, data, result) : status;
+    }
+    json_decref(known);
+    eg_dataset_release(data);
+    eg_dataset_release(all);
+    return status;
+}
+
+/* With everything about the run known. */
+static int retrain_in(const command *self, retrain_args *a)
+{
+    eg_context *ctx = open_context(a->threads, a->seed);
+    char *spec = absolute_spec(a->data);
+    json_t *result = json_pack("{s:s, s:s, s:I}", "run", a->out, "space", a->space, "epochs", (json_int_t)a->epochs);
+    eg_arch *arch = ctx ? load_arch(a) : NULL;
+    a->data = spec;
+    eg_status status = arch ? EG_OK : eg_error_last()->code;
+    if (arch && !(spec && result))
+        status = eg_fail(EG_ENOMEM, "no memory to start (or a text that is no UTF-8)");
+    if (status == EG_OK)
+        status = retrain_data(self, ctx, a, arch, result);
+    eg_arch_free(arch);
+    close_context(ctx);
+    int exit_status = EXIT_OK;
+    if (status != EG_OK)
+        exit_status = report_run_failure(self->name, status, a->out);
+    else if (a->json)
+        exit_status = print_json(json_incref(result));
+    else
+        print_scalars(result);
+    json_decref(result);
+    free(spec);
+    return exit_status;
+}
+
+static int check_usage(const command *self, const retrain_args *a, const bool *given)
+{
+    if (!options_complete(self, given))
+        return EXIT_USAGE;
+    if (a->run && a->arch)
+        return usage_error(self->name, "options '--run' and '--arch' exclude each other");
+    if (!a->space)
+        return usage_error(self->name, "name a search with '--run DIR', or a space and an architecture with '--space NAME --arch FILE'");
+    if (!a->run && !a->arch && !a->resume)
+        return usage_error(self->name, "option '--arch FILE' is missing: the architecture in space '%s' (or name a search with '--run DIR')", a->space);
+    return EXIT_OK;
+}
+
+static int retrain_run(const command *self, void *args, bool *given)
+{
+    retrain_args *a = args;
+    eg_error_clear();
+    json_t *own = load_run_to_resume(a->out, a->resume);
+    eg_status status = eg_error_last()->code;
+    if (status == EG_OK)
+        status = options_merge(self, a, given, own, OPTION_RECORDED);
+    json_t *search = status == EG_OK && a->run ? load_run(a->run) : NULL;
+    if (status == EG_OK && a->run)
+        status = search ? options_merge(self, a, given, search, OPTION_INHERITED) : eg_error_last()->code;
+    int exit_status = status == EG_OK ? check_usage(self, a, given) : report_failure(self->name);
+    if (exit_status == EXIT_OK)
+        exit_status = retrain_in(self, a);
+    json_decref(own);
+    json_decref(search);
+    return exit_status;
+}
+
+const command retrain_command = {
+    .name = "retrain",
+    .synopsis = "(--run DIR | --space NAME --arch FILE) --out DIR [OPTIONS]",
+    .summary = "train a found architecture from the start and measure it",
+    .details = "Writes DIR/model.safetensors. Ctrl-C stops it with everything saved; --resume goes on, to the same bits.",
+    .options = options,
+    .args_size = sizeof(retrain_args),
+    .run = retrain_run,
+};

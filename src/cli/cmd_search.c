@@ -1,0 +1,151 @@
+/*
+ * engraft search: trains a supernet and chooses an architecture.
+ */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct search_args {
+    const char *space, *data, *strategy, *out, *choice;
+    int64_t epochs, batch, subset, seed, threads, workers, channels, layers, evaluations;
+    double lr, checkpoint_seconds;
+    bool resume, json;
+} search_args;
+
+#define ROW(...) OPTION(search_args, __VA_ARGS__)
+
+static const option_spec options[] = {
+    ROW(TEXT, space, "space", "NAME", "search space; 'engraft spaces' lists them", .flags = OPTION_REQUIRED | OPTION_RECORDED, .check = check_space),
+    ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE", .flags = OPTION_RECORDED, .initial = "fashion-mnist"),
+    ROW(TEXT, strategy, "strategy", "NAME", "how to search; 'engraft strategies' lists them", .flags = OPTION_RECORDED, .initial = "darts",
+        .check = check_strategy),
+    ROW(TEXT, out, "out", "DIR", "directory of the run, made when it is not there", .flags = OPTION_REQUIRED),
+    ROW(INT, epochs, "epochs", "N", "epochs of the supernet", .flags = OPTION_RECORDED, .min = 1, .max = 1e6, .initial = "10"),
+    ROW(INT, batch, "batch", "N", "samples a step", .flags = OPTION_RECORDED, .min = 1, .max = 65536, .initial = "64"),
+    ROW(INT, subset, "subset", "N", "use only N training samples", .flags = OPTION_RECORDED, .initial = "0", .shown = "all"),
+    ROW(REAL, lr, "lr", "X", "learning rate of the weights at the start", .flags = OPTION_RECORDED, .above_min = true, .initial = "0.025"),
+    ROW(INT, seed, "seed", "S", "seed of everything random", .flags = OPTION_RECORDED, .initial = "0"),
+    ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_RECORDED, .max = 4096, .initial = "0",
+        .shown = "the space's own"),
+    ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_RECORDED, .max = 1024, .initial = "0", .shown = "the space's own"),
+    ROW(TEXT, choice, "choice", "HOW", "how spos chooses: evolution or random", .flags = OPTION_RECORDED, .check = check_choice,
+        .initial = "evolution"),
+    ROW(INT, evaluations, "evaluations", "N", "candidates evaluated in the choice", .flags = OPTION_RECORDED, .max = 1e7, .initial = "0",
+        .shown = "the strategy's own"),
+    ROW(INT, threads, "threads", "N", "threads to compute with", .flags = OPTION_RECORDED, .max = 1024, .initial = "0", .shown = "all processors"),
+    ROW(INT, workers, "workers", "N", "threads that make batches", .max = 64, .initial = "1"),
+    ROW(REAL, checkpoint_seconds, "checkpoint-seconds", "X", "time between checkpoints within an epoch, at least", .above_min = true,
+        .initial = "20"),
+    ROW(FLAG, resume, "resume", NULL, "go on with the run in --out; its options are known", .flags = 0),
+    ROW(FLAG, json, "json", NULL, "print the result as one JSON object: arch, seconds, run, ..", .flags = 0),
+    {.name = NULL},
+};
+
+static eg_search *make_search(eg_context *ctx, const search_args *a, eg_dataset *data, progress *p)
+{
+    network_options network = {.space = a->space, .channels = a->channels, .layers = a->layers, .input = eg_dataset_shape(data),
+                               .classes = eg_dataset_classes(data)};
+    eg_module *model = build_network(ctx, &network);
+    if (!model)
+        return NULL;
+    eg_search *search = eg_search_new(ctx, model, data, .strategy = a->strategy, .epochs = a->epochs, .batch_size = (size_t)a->batch,
+                                      .workers = (int)a->workers, .lr = a->lr, .seed = (uint64_t)a->seed, .run = a->out, .resume = a->resume,
+                                      .strategy_options = {.evaluations = a->evaluations, .choice = a->choice},
+                                      .checkpoint_seconds = a->checkpoint_seconds, .progress = progress_show, .progress_payload = p);
+    eg_module_release(model);
+    return search;
+}
+
+static eg_status run_search(eg_context *ctx, const search_args *a, eg_dataset *data, json_t *result)
+{
+    progress p = progress_start();
+    double start = seconds_now();
+    eg_search *search = make_search(ctx, a, data, &p);
+    eg_status status = search ? eg_search_run(search) : eg_error_last()->code;
+    progress_end(&p);
+    char *text = status == EG_OK ? eg_arch_text(eg_search_arch(search)) : NULL;
+    if (text)
+        json_object_set_new(result, "arch", json_loads(text, 0, NULL));
+    else if (status == EG_OK)
+        status = eg_error_last()->code;
+    json_object_set_new(result, "seconds", json_real(seconds_now() - start));
+    eg_free(text);
+    eg_search_free(search);
+    return status;
+}
+
+/* From the data to the result, which is kept in the run. */
+static eg_status search_data(const command *self, eg_context *ctx, search_args *a, json_t *result)
+{
+    a->threads = eg_context_threads(ctx);
+    eg_dataset *all = eg_dataset_open(ctx, a->data, .split = EG_TRAIN);
+    eg_dataset *data = all ? eg_dataset_sample(all, (size_t)a->subset, (uint64_t)a->seed) : NULL;
+    eg_status status = data ? create_run(self, a, a->out, data, a->resume) : eg_error_last()->code;
+    json_t *known = status == EG_OK ? load_result(a->out) : NULL;
+    if (known) {
+        json_object_update(result, known);
+    } else if (status == EG_OK) {
+        status = run_search(ctx, a, data, result);
+        status = status == EG_OK ? save_result(a->out, result) : status;
+    }
+    json_decref(known);
+    eg_dataset_release(data);
+    eg_dataset_release(all);
+    return status;
+}
+
+static int print_result(const search_args *a, json_t *result)
+{
+    if (a->json)
+        return print_json(result);
+    char *arch = json_dumps(json_object_get(result, "arch"), JSON_INDENT(2) | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    puts(arch ? arch : "");
+    print_scalars(result);
+    free(arch);
+    json_decref(result);
+    return EXIT_OK;
+}
+
+/* With everything about the run known. */
+static int search_in(const command *self, search_args *a)
+{
+    eg_context *ctx = open_context(a->threads, a->seed);
+    char *spec = absolute_spec(a->data);
+    json_t *result = json_pack("{s:s, s:s, s:s, s:I}", "run", a->out, "space", a->space, "strategy", a->strategy, "epochs", (json_int_t)a->epochs);
+    a->data = spec;
+    eg_status status = ctx ? EG_OK : eg_error_last()->code;
+    if (ctx && !(spec && result))
+        status = eg_fail(EG_ENOMEM, "no memory to start (or a text that is no UTF-8)");
+    if (status == EG_OK)
+        status = search_data(self, ctx, a, result);
+    close_context(ctx);
+    int exit_status = status == EG_OK ? print_result(a, json_incref(result)) : report_run_failure(self->name, status, a->out);
+    json_decref(result);
+    free(spec);
+    return exit_status;
+}
+
+static int search_run(const command *self, void *args, bool *given)
+{
+    search_args *a = args;
+    int exit_status;
+    eg_error_clear();
+    json_t *known = load_run_to_resume(a->out, a->resume);
+    if (options_merge(self, a, given, known, OPTION_RECORDED) != EG_OK || eg_error_last()->code != EG_OK)
+        exit_status = report_failure(self->name);
+    else
+        exit_status = options_complete(self, given) ? search_in(self, a) : EXIT_USAGE;
+    json_decref(known);
+    return exit_status;
+}
+
+const command search_command = {
+    .name = "search",
+    .synopsis = "--space NAME --out DIR [OPTIONS]",
+    .summary = "search an architecture: train a supernet and choose",
+    .details = "Writes DIR/arch.json. Ctrl-C stops it with everything saved; --resume goes on, to the same bits.",
+    .options = options,
+    .args_size = sizeof(search_args),
+    .run = search_run,
+};

@@ -1,0 +1,173 @@
+/*
+ * engraft show: what a space or a run consists of.
+ */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct show_args {
+    const char *space, *run, *data;
+    int64_t channels, layers;
+    bool json;
+} show_args;
+
+#define ROW(...) OPTION(show_args, __VA_ARGS__)
+
+static const option_spec options[] = {
+    ROW(TEXT, space, "space", "NAME", "a search space", .flags = OPTION_INHERITED, .check = check_space),
+    ROW(TEXT, run, "run", "DIR", "the run of a search or retraining, in place of --space", .flags = 0),
+    ROW(TEXT, data, "data", "SPEC", "data set whose shape to build the space for", .flags = 0, .shown = "1 x 28 x 28, 10 classes"),
+    ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_INHERITED, .max = 4096, .initial = "0",
+        .shown = "the space's own"),
+    ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_INHERITED, .max = 1024, .initial = "0",
+        .shown = "the space's own"),
+    ROW(FLAG, json, "json", NULL, "print one JSON object: params, macs, mutables (key, type, candidates), ..", .flags = 0),
+    {.name = NULL},
+};
+
+/* The mutables of a supernet: a list of {key, type, candidates}. */
+static json_t *mutables_of(eg_module *model)
+{
+    char *text = eg_search_space_text(model);
+    json_t *space = text ? json_loads(text, 0, NULL) : NULL, *list = json_array();
+    const char *key;
+    json_t *entry;
+    json_object_foreach(space, key, entry)
+    {
+        json_t *value = json_object_get(entry, "_value");
+        json_t *item = json_pack("{s:s, s:O, s:O}", "key", key, "type", json_object_get(entry, "_type"), "candidates",
+                                 json_is_object(value) ? json_object_get(value, "candidates") : value);
+        if (json_is_object(value))
+            json_object_set(item, "n_chosen", json_object_get(value, "n_chosen"));
+        json_array_append_new(list, item);
+    }
+    eg_free(text);
+    if (!space) {
+        json_decref(list);
+        list = NULL;
+    }
+    json_decref(space);
+    return list;
+}
+
+/* Lets every candidate run, so that the costs are those of the whole supernet. */
+static eg_status choose_everything(eg_module *model, eg_mutator **mutator)
+{
+    *mutator = eg_mutator_attach(&eg_mutator_base_class, sizeof(eg_mutator), &(eg_mutator){0}, model);
+    if (!*mutator)
+        return eg_error_last()->code;
+    for (size_t i = 0; i < (*mutator)->n_mutables; i++) {
+        eg_module *m = (*mutator)->mutables[i];
+        bool layers = eg_is_a(m, &eg_layer_choice_class);
+        if (!layers && !eg_is_a(m, &eg_input_choice_class))
+            continue;
+        size_t n = layers ? eg_layer_choice_size(m) : eg_input_choice_size(m);
+        bool *mask = malloc(n * sizeof *mask);
+        EG_CHECK(mask, EG_ENOMEM, "no memory for a choice");
+        memset(mask, true, n * sizeof *mask);
+        eg_status status = eg_decisions_set_mask((*mutator)->current, eg_mutable_key(m), mask, n);
+        free(mask);
+        EG_TRY(status);
+    }
+    return EG_OK;
+}
+
+static eg_status describe(eg_module *model, const eg_arch *arch, eg_shape input, json_t *result)
+{
+    json_t *mutables = mutables_of(model);
+    if (!mutables)
+        return eg_error_last()->code;
+    json_object_set_new(result, "mutables", mutables);
+    eg_mutator *everything = NULL;
+    eg_status status = arch ? eg_apply_arch(model, arch) : choose_everything(model, &everything);
+    if (status == EG_OK)
+        status = add_costs(result, model, input);
+    eg_mutator_detach(everything);
+    return status;
+}
+
+static void print_description(const json_t *result, eg_module *model)
+{
+    char *tree = eg_module_text(model);
+    printf("%s\n", tree ? tree : "");
+    eg_free(tree);
+    size_t i;
+    json_t *mutable;
+    json_array_foreach(json_object_get(result, "mutables"), i, mutable)
+    {
+        char *candidates = json_dumps(json_object_get(mutable, "candidates"), JSON_ENCODE_ANY);
+        printf("%-28s %-13s %s\n", json_string_value(json_object_get(mutable, "key")), json_string_value(json_object_get(mutable, "type")),
+               candidates ? candidates : "");
+        free(candidates);
+    }
+    if (i > 0)
+        putchar('\n');
+    print_scalars(result);
+}
+
+/* The shape of the network's data: of the run, of --data, or that of MNIST and its kin. */
+static eg_status find_network(eg_context *ctx, const show_args *a, const json_t *run, network_options *network)
+{
+    if (run)
+        return network_options_of(run, a->run, network);
+    *network = (network_options){.space = a->space, .channels = a->channels, .layers = a->layers, .input = EG_SHAPE(1, 28, 28), .classes = 10};
+    if (!a->data)
+        return EG_OK;
+    eg_dataset *data = eg_dataset_open(ctx, a->data, .split = EG_TRAIN);
+    if (!data)
+        return eg_error_last()->code;
+    network->input = eg_dataset_shape(data);
+    network->classes = eg_dataset_classes(data);
+    eg_dataset_release(data);
+    return EG_OK;
+}
+
+static eg_status show(eg_context *ctx, const show_args *a, const json_t *run)
+{
+    network_options network;
+    EG_TRY(find_network(ctx, a, run, &network));
+    char *path = a->run ? path_join(a->run, "arch.json") : NULL;
+    eg_arch *arch = file_exists(path) ? eg_arch_load(path) : NULL;
+    eg_status status = arch || !file_exists(path) ? EG_OK : eg_error_last()->code;
+    eg_module *model = status == EG_OK ? build_network(ctx, &network) : NULL;
+    json_t *result = json_pack("{s:s}", "space", network.space);
+    if (status == EG_OK)
+        status = model && result ? describe(model, arch, network.input, result) : eg_error_last()->code;
+    if (status == EG_OK && a->json)
+        status = print_json(json_incref(result)) == EXIT_OK ? EG_OK : eg_fail(EG_EIO, "cannot print");
+    else if (status == EG_OK)
+        print_description(result, model);
+    json_decref(result);
+    eg_module_release(model);
+    eg_arch_free(arch);
+    free(path);
+    return status;
+}
+
+static int show_run(const command *self, void *args, bool *given)
+{
+    show_args *a = args;
+    (void)given;
+    if (!a->space == !a->run)
+        return usage_error(self->name, "takes either '--space NAME' or '--run DIR'");
+    if (a->run && (a->data || a->channels || a->layers))
+        return usage_error(self->name, "'--data', '--channels' and '--layers' go with '--space', a run has its own");
+    eg_error_clear();
+    json_t *run = a->run ? load_run(a->run) : NULL;
+    eg_context *ctx = run || !a->run ? open_context(1, 0) : NULL;
+    eg_status status = ctx ? show(ctx, a, run) : eg_error_last()->code;
+    close_context(ctx);
+    json_decref(run);
+    return status == EG_OK ? EXIT_OK : report_failure(self->name);
+}
+
+const command show_command = {
+    .name = "show",
+    .synopsis = "(--space NAME | --run DIR) [OPTIONS]",
+    .summary = "show a space or a run: modules, choices, parameters, MACs",
+    .details = "Costs are of the network that was found, or of the whole supernet with every candidate running.",
+    .options = options,
+    .args_size = sizeof(show_args),
+    .run = show_run,
+};

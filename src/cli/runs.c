@@ -1,0 +1,105 @@
+/*
+ * Run directories as the commands use them, and paths.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+char *absolute_path(const char *path)
+{
+    char *absolute = realpath(path, NULL);
+    return absolute ? absolute : strdup(path);
+}
+
+char *absolute_spec(const char *spec)
+{
+    const char *colon = strchr(spec, ':');
+    char *path = colon ? absolute_path(colon + 1) : NULL;
+    if (!path)
+        return strdup(spec);
+    size_t scheme = (size_t)(colon - spec) + 1, size = scheme + strlen(path) + 1;
+    char *absolute = malloc(size);
+    if (absolute)
+        snprintf(absolute, size, "%.*s%s", (int)scheme, spec, path);
+    free(path);
+    return absolute;
+}
+
+char *path_join(const char *directory, const char *name)
+{
+    size_t size = strlen(directory) + strlen(name) + 2;
+    char *path = malloc(size);
+    if (path)
+        snprintf(path, size, "%s/%s", directory, name);
+    else
+        eg_fail(EG_ENOMEM, "no memory for a path");
+    return path;
+}
+
+bool file_exists(const char *path)
+{
+    return path && access(path, F_OK) == 0;
+}
+
+json_t *load_run(const char *directory)
+{
+    char *text = eg_run_load(directory);
+    json_t *run = text ? json_loads(text, 0, NULL) : NULL;
+    eg_free(text);
+    return run;
+}
+
+json_t *load_run_to_resume(const char *directory, bool resume)
+{
+    char *path = directory && resume ? path_join(directory, "run.json") : NULL;
+    json_t *run = file_exists(path) ? load_run(directory) : NULL;
+    free(path);
+    return run;
+}
+
+static json_t *dims_json(eg_shape shape)
+{
+    json_t *dims = json_array();
+    for (int i = 0; i < shape.ndim; i++)
+        json_array_append_new(dims, json_integer((json_int_t)shape.dims[i]));
+    return dims;
+}
+
+eg_status create_run(const command *c, const void *args, const char *directory, const eg_dataset *data, bool resume)
+{
+    json_t *options = options_record(c, args);
+    if (!options)
+        return eg_error_last()->code;
+    json_object_set_new(options, "input", dims_json(eg_dataset_shape(data)));
+    json_object_set_new(options, "classes", json_integer((json_int_t)eg_dataset_classes(data)));
+    char *text = json_dumps(options, JSON_REAL_PRECISION(17));
+    eg_status status = text ? eg_run_create(directory, text, resume) : eg_fail(EG_ENOMEM, "no memory for run.json");
+    free(text);
+    json_decref(options);
+    return status;
+}
+
+json_t *load_result(const char *directory)
+{
+    char *path = path_join(directory, "result.json");
+    json_t *result = path ? json_load_file(path, 0, NULL) : NULL;
+    free(path);
+    return result;
+}
+
+/* The temporary name first: a result that is there is whole. */
+eg_status save_result(const char *directory, const json_t *result)
+{
+    char *path = path_join(directory, "result.json"), *temporary = path_join(directory, "result.json.tmp");
+    eg_status status = EG_OK;
+    if (!path || !temporary)
+        status = EG_ENOMEM;
+    else if (json_dump_file(result, temporary, JSON_INDENT(2)) != 0 || rename(temporary, path) != 0)
+        status = eg_fail(EG_EIO, "cannot write '%s': %s", path, strerror(errno));
+    free(path);
+    free(temporary);
+    return status;
+}

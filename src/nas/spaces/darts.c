@@ -1,0 +1,169 @@
+/*
+ * nas/spaces/darts.c - the cells and the network of DARTS.
+ *
+ * A cell has two inputs and a few nodes. Node d adds up two of its d incoming edges, one from each earlier node, and
+ * each edge is one of seven layers; the nodes together, side by side, are the output. All normal cells of the network
+ * share their choices, and so do all reduction cells, which halve the image.
+ */
+#include "nas/internal.h"
+
+#include <inttypes.h>
+
+enum { NODES = 4, EDGES_MAX = 2 + 3 + 4 + 5, CHOSEN_EDGES = 2 };
+
+typedef struct darts_cell {
+    eg_module base;
+    int64_t channels_pp, channels_p, channels; /* of the cell before the previous one, of the previous, of a node */
+    bool reduction_p, reduction;
+    double drop_path;
+    eg_module *preprocess0, *preprocess1, *edges[EDGES_MAX], *switches[NODES];
+} darts_cell;
+
+static eg_module *make_edge(eg_context *ctx, const char *key, int64_t channels, int64_t stride)
+{
+    return eg_layer_choice(ctx,
+                           EG_CHOICES({"maxpool", eg__darts_pool_max(ctx, channels, stride)},
+                                      {"avgpool", eg__darts_pool_avg(ctx, channels, stride)},
+                                      {"skipconnect", eg__darts_skip(ctx, channels, stride)},
+                                      {"sepconv3x3", eg__darts_sep_conv(ctx, channels, 3, stride)},
+                                      {"sepconv5x5", eg__darts_sep_conv(ctx, channels, 5, stride)},
+                                      {"dilconv3x3", eg__darts_dil_conv(ctx, channels, 3, stride)},
+                                      {"dilconv5x5", eg__darts_dil_conv(ctx, channels, 5, stride)}),
+                           .key = key);
+}
+
+enum { NAME_SIZE = 24, KEY_SIZE = 32 };
+
+/* Node d (2, 3, ..) and its d incoming edges, the first of which is edge number `first`. */
+static eg_status build_node(darts_cell *cell, int d, size_t first)
+{
+    eg_context *ctx = cell->base.ctx;
+    const char *kind = cell->reduction ? "reduce" : "normal";
+    char keys[NODES + 1][KEY_SIZE], name[NAME_SIZE], key[KEY_SIZE];
+    const char *sources[NODES + 2] = {NULL};
+    for (int i = 0; i < d; i++) {
+        snprintf(name, sizeof(name), "n%d_p%d", d, i);
+        snprintf(keys[i], sizeof(keys[i]), "%s_%s", kind, name);
+        sources[i] = keys[i];
+        int64_t stride = cell->reduction && i < 2 ? 2 : 1;
+        EG_TRY(eg_module_add_child(&cell->base, name, &cell->edges[first + (size_t)i], make_edge(ctx, keys[i], cell->channels, stride)));
+    }
+    snprintf(name, sizeof(name), "n%d_switch", d);
+    snprintf(key, sizeof(key), "%s_%s", kind, name);
+    return eg_module_add_child(&cell->base, name, &cell->switches[d - 2],
+                               eg_input_choice(ctx, .choose_from = sources, .n_chosen = EG_N(CHOSEN_EDGES), .key = key));
+}
+
+static eg_status darts_cell_build(eg_module *self)
+{
+    darts_cell *cell = (darts_cell *)self;
+    EG_SLOT(cell, preprocess0,
+            cell->reduction_p ? eg__darts_factorized_reduce(self->ctx, cell->channels_pp, cell->channels)
+                              : eg__darts_relu_conv_bn(self->ctx, cell->channels_pp, cell->channels));
+    EG_SLOT(cell, preprocess1, eg__darts_relu_conv_bn(self->ctx, cell->channels_p, cell->channels));
+    size_t edge = 0;
+    for (int d = 2; d < NODES + 2; edge += (size_t)d, d++)
+        EG_TRY(build_node(cell, d, edge));
+    return eg_module_status(self);
+}
+
+static eg_tensor *run_edge(const darts_cell *cell, eg_module *edge, eg_tensor *x)
+{
+    eg_tensor *y = eg_call(edge, x);
+    bool drop = cell->drop_path > 0 && cell->base.training && y != x && !eg_is_none(y);
+    return drop ? eg_f_drop_path(y, cell->drop_path, true) : y;
+}
+
+static eg_tensor *darts_cell_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
+{
+    (void)n_in;
+    darts_cell *cell = (darts_cell *)self;
+    eg_tensor *states[NODES + 2] = {eg_call(cell->preprocess0, in[0]), eg_call(cell->preprocess1, in[1])};
+    size_t edge = 0;
+    for (size_t d = 2; d < NODES + 2; d++) {
+        eg_tensor *incoming[NODES + 1];
+        for (size_t i = 0; i < d; i++)
+            incoming[i] = run_edge(cell, cell->edges[edge++], states[i]);
+        states[d] = eg_module_call(cell->switches[d - 2], incoming, d);
+    }
+    return eg_concat(states + 2, NODES, 1);
+}
+
+static EG_NAMED_CLASS(darts_cell, "DartsCell", .build = darts_cell_build, .forward = darts_cell_forward, .n_inputs = 2,
+                      .fields = EG_FIELDS(EG_INT(darts_cell, channels_pp, .min = 1, .max = -1, .help = "channels of the first input"),
+                                          EG_INT(darts_cell, channels_p, .min = 1, .max = -1, .help = "channels of the second input"),
+                                          EG_INT(darts_cell, channels, .min = 2, .max = -1, .help = "channels of a node"),
+                                          EG_BOOL(darts_cell, reduction_p, .help = "the first input's image is twice as large"),
+                                          EG_BOOL(darts_cell, reduction, .help = "halves the image"),
+                                          EG_FLOAT(darts_cell, drop_path, .min = 0, .max = 1, .help = "edges dropped in training")));
+
+/* ---- the network ---- */
+
+enum { CHANNELS = 16, LAYERS = 8, STEM_MULTIPLIER = 3 };
+
+typedef struct darts_network {
+    eg_module base;
+    int64_t in_channels, classes, channels, layers;
+    double drop_path;
+    eg_module *stem, *cells, *classifier;
+} darts_network;
+
+/* Adds all cells; *channels receives that of the last one's output. */
+static eg_status build_cells(const darts_network *net, int64_t *channels)
+{
+    eg_context *ctx = net->base.ctx;
+    int64_t c = net->channels, before = STEM_MULTIPLIER * c, previous = before;
+    bool reduced = false;
+    for (int64_t i = 0; i < net->layers; i++) {
+        bool reduction = i == net->layers / 3 || i == 2 * net->layers / 3;
+        c *= reduction ? 2 : 1;
+        EG_TRY(eg_append(net->cells, eg_new(darts_cell, ctx, before, previous, c, reduced, reduction, net->drop_path)));
+        reduced = reduction;
+        before = previous;
+        previous = NODES * c;
+    }
+    *channels = previous;
+    return EG_OK;
+}
+
+static eg_status darts_network_build(eg_module *self)
+{
+    darts_network *net = (darts_network *)self;
+    int64_t stem = STEM_MULTIPLIER * net->channels, out = 0;
+    EG_SLOT(net, stem, eg_sequential(self->ctx, EG_MODULES(eg_conv2d(self->ctx, net->in_channels, stem, 3, .padding = 1, .no_bias = true),
+                                                           eg_batch_norm2d(self->ctx, stem))));
+    EG_TRY(EG_SLOT(net, cells, eg_module_list(self->ctx)));
+    EG_TRY(build_cells(net, &out));
+    EG_SLOT(net, classifier, eg_linear(self->ctx, out, net->classes));
+    return eg_module_status(self);
+}
+
+static eg_tensor *darts_network_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
+{
+    (void)n_in;
+    darts_network *net = (darts_network *)self;
+    eg_tensor *previous = eg_call(net->stem, in[0]), *before = previous;
+    for (size_t i = 0; i < (size_t)net->layers; i++) {
+        eg_tensor *out = eg_call(eg_module_child_at(net->cells, i, NULL), before, previous);
+        before = previous;
+        previous = out;
+    }
+    return eg_call(net->classifier, eg_f_flatten(eg_f_adaptive_avg_pool2d(previous, 1), 1, -1));
+}
+
+static EG_NAMED_CLASS(darts_network, "DartsNetwork", .build = darts_network_build, .forward = darts_network_forward,
+                      .fields = EG_FIELDS(EG_INT(darts_network, in_channels, .min = 1, .max = -1, .help = "channels of the image"),
+                                          EG_INT(darts_network, classes, .min = 1, .max = -1, .help = "classes"),
+                                          EG_INT(darts_network, channels, .min = 2, .max = -1, .def = CHANNELS, .help = "of the first cells"),
+                                          EG_INT(darts_network, layers, .min = 1, .max = -1, .def = LAYERS, .help = "cells"),
+                                          EG_FLOAT(darts_network, drop_path, .min = 0, .max = 1, .help = "edges dropped in training")));
+
+static eg_module *build(eg_context *ctx, const eg_space_options *o)
+{
+    return eg_new(darts_network, ctx, o->input.dims[0], o->classes, o->channels, o->layers, o->drop_path);
+}
+
+const eg_space eg__darts_space = {.name = "darts",
+                                  .help = "cells of 4 nodes and 14 edges, 7 layers for each edge; for small color images",
+                                  .source = "Liu, Simonyan and Yang, DARTS, ICLR 2019",
+                                  .build = build};

@@ -1,0 +1,128 @@
+/*
+ * nas/strategy.c - what strategies share: their life, and a training step of the shared weights.
+ */
+#include "nas/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double GRAD_CLIP = 5; /* of Liu et al. */
+
+static eg_status fill_options(eg_strategy_options *own, const eg_strategy_options *given)
+{
+    EG_TRY(eg__options_copy(own, sizeof(*own), given));
+    EG_CHECK(own->evaluations >= 0, EG_EINVAL, "evaluations is %lld, expected 0 (the strategy's own) or more",
+             (long long)own->evaluations);
+    EG_CHECK(own->population >= 0, EG_EINVAL, "population is %lld, expected 0 (20) or more", (long long)own->population);
+    EG_CHECK(own->arch_lr >= 0 && isfinite(own->arch_lr), EG_EINVAL, "arch_lr is %g, expected 0 (3e-4) or more", own->arch_lr);
+    EG_CHECK(own->arch_weight_decay >= 0 && isfinite(own->arch_weight_decay), EG_EINVAL,
+             "arch_weight_decay is %g, expected 0 (1e-3) or more", own->arch_weight_decay);
+    EG_CHECK(!isnan(own->grad_clip), EG_EINVAL, "grad_clip is not a number");
+    if (own->grad_clip == 0)
+        own->grad_clip = GRAD_CLIP;
+    return EG_OK;
+}
+
+eg_strategy *eg_strategy_new(const eg_strategy_class *cls, eg_module *model, eg_optimizer *optimizer,
+                             const eg_strategy_host *host, const eg_strategy_options *options)
+{
+    if (cls == NULL || model == NULL)
+        return eg__null(__func__, cls == NULL ? "class" : "model");
+    if (cls->struct_size < sizeof(*cls) || cls->instance_size < sizeof(eg_strategy)) {
+        eg_fail(EG_EINVAL, "strategy class '%s': struct_size or instance_size is too small", cls->name);
+        return NULL;
+    }
+    if (optimizer == NULL && !cls->no_training)
+        return eg__null(__func__, "optimizer");
+    eg_strategy_options own;
+    if (fill_options(&own, options) != EG_OK)
+        return NULL;
+    eg_strategy *strategy = eg__calloc(1, cls->instance_size);
+    if (strategy == NULL)
+        return NULL;
+    *strategy = (eg_strategy){.cls = cls, .ctx = model->ctx, .model = eg_module_retain(model), .optimizer = optimizer,
+                              .host = host, .options = own};
+    if (cls->start(strategy) == EG_OK)
+        return strategy;
+    eg_strategy_free(strategy);
+    return NULL;
+}
+
+void eg_strategy_free(eg_strategy *strategy)
+{
+    if (strategy == NULL)
+        return;
+    if (strategy->cls->finalize != NULL)
+        strategy->cls->finalize(strategy);
+    eg_mutator_detach(strategy->mutator);
+    eg_module_release(strategy->model);
+    free(strategy);
+}
+
+/* ---- steps ---- */
+
+static eg_status backward(eg_strategy *self, const eg_batch *batch, eg_step_result *result)
+{
+    EG_TRY(eg_mutator_reset(self->mutator));
+    eg_tensor *logits = eg_call(self->model, batch->x);
+    eg_tensor *loss = eg_f_cross_entropy(logits, batch->y);
+    if (loss == NULL)
+        return eg_error_last()->code;
+    *result = (eg_step_result){.loss = eg_tensor_item(loss), .accuracy = eg_accuracy(logits, batch->y)};
+    return eg_backward(loss);
+}
+
+eg_status eg__strategy_backward(eg_strategy *self, const eg_batch *batch, eg_step_result *result)
+{
+    EG_CHECK(batch != NULL && batch->x != NULL && batch->y != NULL, EG_EINVAL, "%s: no batch was given", self->cls->name);
+    eg_tape *tape = eg_tape_begin(self->ctx, EG_RECORD);
+    if (tape == NULL)
+        return EG_ENOMEM;
+    eg_status status = backward(self, batch, result);
+    eg_tape_end(tape);
+    return status;
+}
+
+eg_status eg__strategy_update(eg_strategy *self)
+{
+    if (self->options.grad_clip > 0)
+        EG_TRY(eg_optimizer_clip_grad_norm(self->optimizer, self->options.grad_clip, NULL));
+    EG_TRY(eg_optimizer_step(self->optimizer));
+    eg_optimizer_zero_grad(self->optimizer);
+    return EG_OK;
+}
+
+/* ---- state ---- */
+
+static char *rng_name(const char *prefix)
+{
+    return eg__format("%srng", prefix != NULL ? prefix : "");
+}
+
+eg_status eg__strategy_save_rng(eg_strategy *self, const char *prefix, eg_state *state)
+{
+    const eg_rng *rng = eg_context_rng(self->ctx);
+    int64_t numbers[3];
+    memcpy(numbers, (uint64_t[]){rng->seed, rng->stream, rng->position}, sizeof(numbers));
+    char *name = rng_name(prefix);
+    eg_tensor *t = name != NULL ? eg_from_labels(self->ctx, EG_COUNT(numbers), numbers) : NULL;
+    eg_status status = t != NULL ? eg_state_put(state, name, t) : eg_error_last()->code;
+    eg_free(name);
+    return status;
+}
+
+eg_status eg__strategy_load_rng(eg_strategy *self, const char *prefix, const eg_state *state)
+{
+    char *name = rng_name(prefix);
+    if (name == NULL)
+        return EG_ENOMEM;
+    const eg_tensor *t = eg_state_get(state, name);
+    int64_t numbers[3];
+    eg_status status = t != NULL ? eg_tensor_read_i64(t, numbers, EG_COUNT(numbers)) : eg_fail(EG_ENOENT, "the state lacks '%s'", name);
+    eg_free(name);
+    if (status == EG_OK)
+        *eg_context_rng(self->ctx) =
+            (eg_rng){.seed = (uint64_t)numbers[0], .stream = (uint64_t)numbers[1], .position = (uint64_t)numbers[2]};
+    return status;
+}

@@ -1,0 +1,171 @@
+/* Searches: finding something, resuming without a difference, candidates that are judged alike each time. */
+#include "train_support.h"
+
+typedef struct plan {
+    const char *strategy, *run;
+    bool resume;
+    size_t cancel_after; /* calls of progress; 0 = never */
+    double checkpoint_seconds;
+    size_t calls;
+    eg_context *ctx;
+} plan;
+
+static void cancel_on_progress(void *payload, const eg_progress *progress)
+{
+    plan *p = payload;
+    assert_true(progress->done <= progress->total);
+    if (++p->calls == p->cancel_after)
+        eg_context_cancel(p->ctx);
+}
+
+/* Searches the toy supernet; writes what it found to `arch`, and to `weights` the shared weights (may be NULL). */
+static eg_status search(plan *p, const char *arch, const char *weights)
+{
+    eg_context *ctx = p->ctx = eg_context_new(.seed = 7, .threads = 1);
+    eg_dataset *data = toy_data(ctx, 96, 1);
+    eg_module *net = toy_supernet(ctx);
+    p->calls = 0;
+    eg_search *s = eg_search_new(ctx, net, data, .strategy = p->strategy, .epochs = 3, .batch_size = 8, .seed = 5, .run = p->run,
+                                 .resume = p->resume, .checkpoint_seconds = p->checkpoint_seconds,
+                                 .strategy_options = {.evaluations = 5, .population = 3}, .progress = cancel_on_progress, .progress_payload = p);
+    eg_status status = s ? eg_search_run(s) : eg_error_last()->code;
+    if (status == EG_OK)
+        status = eg_search_export(s, arch);
+    if (status == EG_OK && weights)
+        status = eg_module_save(net, weights);
+    eg_search_free(s);
+    eg_module_release(net);
+    eg_dataset_release(data);
+    eg_context_free(ctx);
+    return status;
+}
+
+static void check_found(const char *path)
+{
+    eg_context *ctx = eg_context_new(.seed = 7);
+    eg_arch *arch = eg_arch_load(path);
+    assert_made(arch);
+    eg_module *net = toy_supernet(ctx);
+    assert_ok(eg_apply_arch(net, arch));
+    eg_arch_free(arch);
+    eg_module_release(net);
+    eg_context_free(ctx);
+}
+
+static void resume_everywhere(const char *strategy, const size_t *stops, size_t n)
+{
+    char *directory = temporary_make(), expected[TEMPORARY_PATH_SIZE], got[TEMPORARY_PATH_SIZE], run[TEMPORARY_PATH_SIZE], name[32];
+    char weights[TEMPORARY_PATH_SIZE], got_weights[TEMPORARY_PATH_SIZE], written[TEMPORARY_PATH_SIZE];
+    temporary_path(directory, "got", got);
+    temporary_path(directory, "got_weights", got_weights);
+    plan whole = {.strategy = strategy};
+    assert_ok(search(&whole, temporary_path(directory, "expected", expected), temporary_path(directory, "weights", weights)));
+    check_found(expected);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "run%zu", i);
+        plan p = {.strategy = strategy, .run = temporary_path(directory, name, run), .cancel_after = stops[i]};
+        assert_true(stops[i] < whole.calls);
+        assert_fails(search(&p, got, NULL), EG_ECANCELED, "canceled");
+        p.cancel_after = 0;
+        p.resume = true;
+        assert_ok(search(&p, got, got_weights));
+        assert_same_file(expected, got);
+        assert_same_file(weights, got_weights);
+        assert_same_file(expected, temporary_path(run, "arch.json", written));
+        assert_ok(search(&p, got, NULL)); /* done: it only reports */
+        assert_int_equal(p.calls, 0);
+        assert_same_file(expected, got);
+    }
+    temporary_remove(directory);
+}
+
+/* 48 samples in batches of 8 are 6 steps an epoch, 18 in all; then 5 candidates. */
+static void test_resume_spos(void **state)
+{
+    (void)state;
+    resume_everywhere("spos", (const size_t[]){1, 5, 6, 13, 18, 19, 21, 22}, 8);
+}
+
+static void test_resume_darts(void **state)
+{
+    (void)state;
+    resume_everywhere("darts", (const size_t[]){1, 6, 8, 17}, 4);
+}
+
+static void test_checkpoints_make_no_difference(void **state)
+{
+    (void)state;
+    char *directory = temporary_make(), expected[TEMPORARY_PATH_SIZE], got[TEMPORARY_PATH_SIZE], run[TEMPORARY_PATH_SIZE];
+    plan p = {.strategy = "spos"};
+    assert_ok(search(&p, temporary_path(directory, "expected", expected), NULL));
+    p.run = temporary_path(directory, "run", run);
+    p.checkpoint_seconds = 1e-9;
+    assert_ok(search(&p, temporary_path(directory, "got", got), NULL));
+    assert_same_file(expected, got);
+    temporary_remove(directory);
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    char *directory = temporary_make(), arch[TEMPORARY_PATH_SIZE];
+    plan p = {.strategy = "random"};
+    assert_ok(search(&p, temporary_path(directory, "arch", arch), NULL));
+    check_found(arch);
+    temporary_remove(directory);
+}
+
+static void test_resume_refuses(void **state)
+{
+    (void)state;
+    char *directory = temporary_make(), arch[TEMPORARY_PATH_SIZE], run[TEMPORARY_PATH_SIZE], file[TEMPORARY_PATH_SIZE];
+    temporary_path(directory, "arch", arch);
+    plan p = {.strategy = "spos", .run = temporary_path(directory, "run", run), .resume = true};
+    assert_ok(search(&p, arch, NULL));
+    p.strategy = "darts";
+    assert_fails(search(&p, arch, NULL), EG_EINVAL, "strategy \"spos\", not \"darts\"");
+    p.strategy = "spos";
+    size_t size;
+    char *bytes = read_file(temporary_path(run, "checkpoint/last.safetensors", file), &size);
+    FILE *cut = fopen(file, "wb");
+    assert_non_null(cut);
+    assert_int_equal(fwrite(bytes, 1, size / 2, cut), size / 2);
+    fclose(cut);
+    free(bytes);
+    assert_fails(search(&p, arch, NULL), EG_EFORMAT, "last.safetensors");
+    temporary_remove(directory);
+}
+
+static void test_options_refused(void **state)
+{
+    (void)state;
+    eg_context *ctx = eg_context_new(.seed = 7);
+    eg_dataset *data = toy_data(ctx, 12, 1);
+    eg_module *net = toy_supernet(ctx), *plain = toy_model(ctx);
+    assert_refused(eg_search_new(ctx, net, data, .strategy = "dart", .epochs = 1), EG_ENOENT, "'darts'");
+    assert_refused(eg_search_new(ctx, net, data), EG_EINVAL, "epochs is 0");
+    assert_refused(eg_search_new(ctx, net, NULL, .epochs = 1), EG_EINVAL, "training set");
+    assert_refused(eg_search_new(ctx, net, data, .epochs = 1, .lr = -1), EG_EINVAL, "lr is -1");
+    eg_search *s = eg_search_new(ctx, net, data, .strategy = "spos", .epochs = 1);
+    assert_made(s);
+    assert_refused(eg_search_arch(s), EG_EINVAL, "has not been run");
+    eg_search_free(s);
+    eg_search_free(NULL);
+    eg_module_release(net);
+    eg_module_release(plain);
+    eg_dataset_release(data);
+    eg_context_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resume_spos),
+        cmocka_unit_test(test_resume_darts),
+        cmocka_unit_test(test_checkpoints_make_no_difference),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_resume_refuses),
+        cmocka_unit_test(test_options_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
