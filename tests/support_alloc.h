@@ -7,25 +7,23 @@
 
 #include "support.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
-/* Allocations until the failing one; negative: none fails. Only that one fails, or also all after it. */
-static long alloc_countdown = -1;
-static bool alloc_fail_all = false;
-static long alloc_failures = 0;
+/* Allocations until the failing one; negative: none fails. Only that one fails, or also all after it. Atomic because
+ * the library's threads allocate as well. */
+static atomic_long alloc_countdown = -1;
+static atomic_bool alloc_fail_all = false;
+static atomic_long alloc_failures = 0;
 
 static inline bool alloc_should_fail(void)
 {
-    if (alloc_countdown < 0)
-        return false;
-    if (alloc_countdown > 0) {
-        alloc_countdown--;
-        return false;
-    }
-    if (!alloc_fail_all)
-        alloc_countdown = -1;
-    alloc_failures++;
-    return true;
+    long left = alloc_countdown;
+    while (left >= 0 && !atomic_compare_exchange_weak(&alloc_countdown, &left, left > 0 ? left - 1 : alloc_fail_all ? 0 : -1))
+        ;
+    if (left == 0)
+        alloc_failures++;
+    return left == 0;
 }
 
 void *__real_malloc(size_t size);

@@ -16,4 +16,4 @@ $engraft search $common --strategy random --out "$out/random-search"
 echo "4/4  retraining it alike"
 $engraft retrain --run "$out/random-search" --epochs 4 --out "$out/random"
 echo
-$engraft compare "$out/darts" "$out/random"
+$engraft compare --run "$out/darts" --control "$out/random"

@@ -85,9 +85,10 @@ struct eg_class {
     /** Called before and after forward; leave also when enter or forward failed. May be NULL. */
     eg_status (*enter)(eg_module *self);
     eg_status (*leave)(eg_module *self);
-    /** Copies what fields and slots do not hold into a clone. May be NULL. */
+    /** Copies what fields and slots do not hold into a clone, where it is zero. May be NULL. */
     eg_status (*copy)(eg_module *dst, const eg_module *src);
-    /** Frees what fields and slots do not hold. May be NULL. */
+    /** Frees what fields and slots do not hold. May be NULL. Slots are empty by then. Also called when build or copy
+     *  failed: members they did not come to are as in the prototype (build) or zero (copy). */
     void (*finalize)(eg_module *self);
     /** Writes what stands in the parentheses when printed, as PyTorch prints it, with at most `size` bytes. NULL = the
      *  fields that differ from their defaults. */
@@ -147,7 +148,8 @@ EG_API void *eg_module_cast(eg_module *m, const eg_class *cls);
 #define EG_SLOT(self, field, child) eg_module_add_child(&(self)->base, #field, &(self)->field, (child))
 #define EG_PARAM(self, field, tensor) eg_module_add_parameter(&(self)->base, #field, &(self)->field, (tensor))
 #define EG_BUFFER(self, field, tensor) eg_module_add_buffer(&(self)->base, #field, &(self)->field, (tensor))
-/** `field` may be NULL: the module keeps the pointer itself (lists of children). Names: not empty, without '.'; EINVAL
+/** `field` may be NULL: the module keeps the pointer itself (lists of children); in a clone it does so too for fields outside of
+ *  the module's struct. Names: not empty, without '.'; EINVAL
  *  when taken. A parameter is made to require a gradient; eg_none as value = absent (no bias). */
 EG_API eg_status eg_module_add_child(eg_module *m, const char *name, eg_module **field, eg_module *child);
 EG_API eg_status eg_module_add_parameter(eg_module *m, const char *name, eg_tensor **field, eg_tensor *t);
@@ -161,7 +163,7 @@ EG_API eg_module *eg_module_child_at(const eg_module *m, size_t i, const char **
 /** By dotted path ("layers.0.conv"); "" is m itself. NULL and ENOENT (naming the closest) when there is none. Lent. */
 EG_API eg_module *eg_module_find(eg_module *m, const char *path);
 /** Puts `child` (taken over) in the place of the child of that name, in every slot of m that holds the same module; NULL empties
- *  the slot. */
+ *  the slot: check what a constructor gave before. EINVAL for a child that contains m. */
 EG_API eg_status eg_module_set_child(eg_module *m, const char *name, eg_module *child);
 EG_API eg_status eg_module_remove_child(eg_module *m, const char *name);
 /** Tensor of a parameter or buffer by dotted path. Lent. */
@@ -169,7 +171,9 @@ EG_API eg_tensor *eg_module_tensor(eg_module *m, const char *path);
 
 /* ---- running ---- */
 
-/** Runs the module: eg_call(m, x) or eg_call(m, x, y). A scope: see autograd.h. Hooks run around forward. NULL on failure. */
+/** Runs the module: eg_call(m, x) or eg_call(m, x, y). A scope: see autograd.h. Hooks run around forward. NULL on failure.
+ *  C does not say which argument of a function is computed first: where the order of calls matters (random numbers,
+ *  traces), give each a statement of its own. */
 #define eg_call(m, ...)                                                                                                \
     eg_module_call((m), (eg_tensor *const[]){__VA_ARGS__}, sizeof((eg_tensor *const[]){__VA_ARGS__}) / sizeof(eg_tensor *))
 EG_API eg_tensor *eg_module_call(eg_module *m, eg_tensor *const *in, size_t n_in);
@@ -228,9 +232,9 @@ typedef struct eg_trace_op {
     const char *op;   /* "conv2d" */
     const char *path; /* of the module that ran it */
     uint64_t macs;
-    const uint64_t *inputs; /* numbers of the tensors: the model's inputs are 1, 2, ..; parameters have numbers as well */
+    const uint64_t *inputs; /* numbers of the tensors: the model's inputs are 1, 2, ..; parameters have numbers as well; 0 = absent */
     size_t n_inputs;
-    uint64_t output;
+    uint64_t output; /* of the first output; others follow it */
     eg_shape output_shape;
 } eg_trace_op;
 /** Runs the model in evaluation mode on shape-only tensors. The model's mode and statistics are left as they were. */

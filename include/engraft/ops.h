@@ -4,7 +4,8 @@
  * Names follow PyTorch: torch.add is eg_add, torch.nn.functional.conv2d is eg_f_conv2d. Each returns a tensor of the
  * current tape or scope, or NULL with the failure recorded; NULL in gives NULL out and keeps the first message, so that
  * a forward pass is straight-line C with one check at its end. Optional arguments are named and come last:
- * eg_f_conv2d(x, weight, eg_none, .stride = 2). Shapes that do not fit are ESHAPE, types EDTYPE, ranges EINVAL.
+ * eg_f_conv2d(x, weight, eg_none, .stride = 2). Shapes that do not fit are ESHAPE (sizes of 0 never fit), types EDTYPE,
+ * ranges EINVAL. Operations compute in float32, or in float64 when all inputs are; views and eg_concat take any type.
  */
 #ifndef ENGRAFT_OPS_H
 #define ENGRAFT_OPS_H
@@ -39,7 +40,7 @@ EG_API eg_tensor *eg_concat(eg_tensor *const *x, size_t n, int dim);
 /** Pieces of `size` along `dim` (the last may be smaller), as a tuple of views. */
 EG_API eg_tensor *eg_split(eg_tensor *x, int64_t size, int dim);
 /** x[start:stop:step] along `dim`, a view. Negative start and stop count from the end; stop INT64_MAX = to the end;
- *  step at least 1. */
+ *  step at least 1. EINVAL for a start or stop outside the dimension and for an empty range. */
 EG_API eg_tensor *eg_slice(eg_tensor *x, int dim, int64_t start, int64_t stop, int64_t step);
 /** One size may be -1. A view where the memory order allows, else a copy. Elements are in logical order. */
 EG_API eg_tensor *eg_reshape(eg_tensor *x, eg_shape shape);
@@ -93,7 +94,7 @@ typedef struct eg_batch_norm_args {
     double eps;
     bool relu;               /* fused max(0, .) */
 } eg_batch_norm_args;
-/** EINVAL in training with one value per channel. */
+/** EINVAL in training with one value per channel, and outside of it without running statistics. */
 #define eg_f_batch_norm(...) eg_f_batch_norm_with(&(eg_batch_norm_args){.x = __VA_ARGS__})
 EG_API eg_tensor *eg_f_batch_norm_with(const eg_batch_norm_args *args);
 
@@ -125,7 +126,8 @@ EG_API eg_tensor *eg_f_hardswish(eg_tensor *x);
 EG_API eg_tensor *eg_f_hardsigmoid(eg_tensor *x);
 EG_API eg_tensor *eg_f_softmax(eg_tensor *x, int dim);
 EG_API eg_tensor *eg_f_log_softmax(eg_tensor *x, int dim);
-/** Each element is dropped with probability p in [0, 1], the rest divided by 1 - p. The identity unless training. */
+/** Each element is dropped with probability p in [0, 1], the rest divided by 1 - p. x itself unless training. Element i,
+ *  in the default memory order, is decided by number i of eg_context_rng(). */
 EG_API eg_tensor *eg_f_dropout(eg_tensor *x, double p, bool training);
 /** The same for whole samples (dimension 0): stochastic depth, the drop path of DARTS. */
 EG_API eg_tensor *eg_f_drop_path(eg_tensor *x, double p, bool training);

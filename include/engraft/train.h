@@ -24,7 +24,7 @@ EG_API eg_meter_group *eg_meter_group_new(void);
 EG_API void eg_meter_group_free(eg_meter_group *group);
 /** Counts `value` with weight n (the batch size). */
 EG_API eg_status eg_meter_group_update(eg_meter_group *group, const char *name, double value, uint64_t n);
-EG_API const eg_meter *eg_meter_group_get(const eg_meter_group *group, const char *name); /* NULL and ENOENT when absent */
+EG_API const eg_meter *eg_meter_group_get(const eg_meter_group *group, const char *name); /* NULL and ENOENT when absent. Lent until a reset */
 EG_API size_t eg_meter_group_size(const eg_meter_group *group);
 EG_API const eg_meter *eg_meter_group_at(const eg_meter_group *group, size_t i, const char **name);
 EG_API void eg_meter_group_reset(eg_meter_group *group);

@@ -30,12 +30,11 @@ eg_rng eg_rng_make(uint64_t seed, const char *purpose, uint64_t index)
     return (eg_rng){.seed = seed, .stream = stream, .position = 0};
 }
 
-/* Takes n words, n at most 4. */
-static void take(eg_rng *rng, uint32_t *words, unsigned n)
+void eg__rng_take(eg_rng *rng, uint32_t *words, size_t n)
 {
     uint32_t key[2] = {(uint32_t)rng->seed, (uint32_t)(rng->seed >> 32)}, block[4];
     bool fresh = true;
-    for (unsigned i = 0; i < n; i++, rng->position++) {
+    for (size_t i = 0; i < n; i++, rng->position++) {
         if (fresh || (rng->position & 3) == 0) {
             uint64_t at = rng->position >> 2;
             uint32_t counter[4] = {(uint32_t)at, (uint32_t)(at >> 32), (uint32_t)rng->stream,
@@ -50,7 +49,7 @@ static void take(eg_rng *rng, uint32_t *words, unsigned n)
 uint32_t eg_rng_u32(eg_rng *rng)
 {
     uint32_t word;
-    take(rng, &word, 1);
+    eg__rng_take(rng, &word, 1);
     return word;
 }
 
@@ -62,7 +61,7 @@ static double to_uniform(uint32_t high, uint32_t low)
 double eg_rng_uniform(eg_rng *rng)
 {
     uint32_t word[2];
-    take(rng, word, 2);
+    eg__rng_take(rng, word, 2);
     return to_uniform(word[0], word[1]);
 }
 
@@ -70,7 +69,7 @@ double eg_rng_normal(eg_rng *rng)
 {
     /* Always four words, and the second number of the pair is not kept: position alone is the state. */
     uint32_t word[4];
-    take(rng, word, 4);
+    eg__rng_take(rng, word, 4);
     double radius = sqrt(-2.0 * log(1.0 - to_uniform(word[0], word[1])));
     return radius * cos(6.283185307179586476925 * to_uniform(word[2], word[3]));
 }
@@ -82,7 +81,7 @@ uint64_t eg_rng_below(eg_rng *rng, uint64_t n)
     uint64_t excess = (UINT64_MAX % n + 1) % n; /* 2^64 mod n: the numbers above the last whole multiple of n */
     for (;;) {
         uint32_t word[2];
-        take(rng, word, 2);
+        eg__rng_take(rng, word, 2);
         uint64_t x = (uint64_t)word[0] << 32 | word[1];
         if (x <= UINT64_MAX - excess)
             return x % n;

@@ -56,7 +56,7 @@ typedef struct command {
 
 #define MAX_OPTIONS 40
 
-extern const command search_command, retrain_command, eval_command, show_command, spaces_command, strategies_command;
+extern const command search_command, retrain_command, eval_command, compare_command, show_command, spaces_command, strategies_command;
 
 /** Fills `args` from the command line. -1 = go on; else the exit status (help was shown, or wrong use reported). */
 int options_parse(const command *c, int argc, char **argv, void *args, bool *given);

@@ -169,8 +169,6 @@ static int check_usage(const command *self, const retrain_args *a, const bool *g
 {
     if (!options_complete(self, given))
         return EXIT_USAGE;
-    if (a->run && a->arch)
-        return usage_error(self->name, "options '--run' and '--arch' exclude each other");
     if (!a->space)
         return usage_error(self->name, "name a search with '--run DIR', or a space and an architecture with '--space NAME --arch FILE'");
     if (!a->run && !a->arch && !a->resume)
@@ -181,6 +179,8 @@ static int check_usage(const command *self, const retrain_args *a, const bool *g
 static int retrain_run(const command *self, void *args, bool *given)
 {
     retrain_args *a = args;
+    if (a->run && a->arch)
+        return usage_error(self->name, "options '--run' and '--arch' exclude each other");
     eg_error_clear();
     json_t *own = load_run_to_resume(a->out, a->resume);
     eg_status status = eg_error_last()->code;

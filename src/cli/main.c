@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const command *const commands[] = {
-    &search_command, &retrain_command, &eval_command, &show_command, &spaces_command, &strategies_command, NULL,
+    &search_command, &retrain_command, &eval_command, &compare_command, &show_command, &spaces_command, &strategies_command, NULL,
 };
 
 static const command *find_command(const char *name)

@@ -127,14 +127,14 @@ static void set_initial(const command *c, void *args)
 
 static int unknown_option(const command *c, const char *text)
 {
-    const char *names[MAX_OPTIONS + 2] = {"help"};
-    size_t n = 1;
-    for (const option_spec *o = c->options; o->name; o++)
-        names[n++] = o->name;
-    char name[64], near[128];
-    const char *start = text + strspn(text, "-");
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(start, "="), start);
-    return usage_error(c->name, "unknown option '%s'%s", text, did_you_mean(name, names, near, sizeof near));
+    char names[MAX_OPTIONS + 1][40], name[64], near[128];
+    const char *list[MAX_OPTIONS + 2] = {"--help"};
+    for (size_t i = 0; c->options[i].name; i++) {
+        snprintf(names[i], sizeof names[i], "--%s", c->options[i].name);
+        list[i + 1] = names[i];
+    }
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
+    return usage_error(c->name, "unknown option '%s'%s", text, did_you_mean(name, list, near, sizeof near));
 }
 
 /* What getopt_long refused. */

@@ -25,8 +25,8 @@ const eg_mutator_class *eg__mutator_class_with(const eg_mutator_class *cls, size
 static eg_status check_unbound(const eg_mutator_class *cls, const eg_module *m, const char *path)
 {
     const eg__binding *binding = eg__binding_of(m);
-    EG_CHECK(binding == NULL, EG_EINVAL, "the model has a %s already (at '%s'): detach it before attaching a %s",
-             binding->mutator->cls->name, path, cls->name);
+    EG_CHECK(binding == NULL, EG_EINVAL, "the model has a %s already%s%s: detach it before attaching a %s",
+             binding->mutator->cls->name, *path != '\0' ? " at " : "", path, cls->name);
     EG_CHECK(m->extension == NULL, EG_EUNSUPPORTED, "the %s at '%s' carries something that a %s would replace", m->cls->name,
              path, cls->name);
     return EG_OK;
@@ -39,7 +39,6 @@ static eg_status bind(eg_mutator *mutator, const eg__mutables *mutables)
     size_t n = mutables->n_found + (root_is_mutable ? 0 : 1);
     for (size_t i = 0; i < mutables->n_found; i++)
         EG_TRY(check_unbound(mutator->cls, mutables->found[i].module, mutables->found[i].path));
-    EG_TRY(check_unbound(mutator->cls, mutator->model, ""));
     eg__binding **bindings = eg__calloc(n, sizeof(*bindings));
     eg_status status = bindings != NULL ? EG_OK : EG_ENOMEM;
     for (size_t i = 0; i < n && status == EG_OK; i++) {
@@ -79,7 +78,7 @@ eg_mutator *eg_mutator_attach(const eg_mutator_class *cls, size_t size, const vo
         return NULL;
     }
     eg__mutables mutables;
-    if (eg__mutables_find(model, &mutables) != EG_OK)
+    if (check_unbound(cls, model, "") != EG_OK || eg__mutables_find(model, cls != &eg__fixed_mutator_class, &mutables) != EG_OK)
         return NULL;
     eg_mutator *mutator = new_mutator(cls, size, prototype, model);
     if (mutator == NULL || bind(mutator, &mutables) != EG_OK) {

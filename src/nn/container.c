@@ -5,7 +5,8 @@
 
 static bool fuses(const eg_module *norm, const eg_module *relu)
 {
-    return norm->cls == &eg_batch_norm2d_class && relu->cls == &eg_relu_class && norm->n_hooks == 0 && relu->n_hooks == 0;
+    return norm->cls == &eg_batch_norm2d_class && relu->cls == &eg_relu_class && norm->n_hooks == 0 &&
+           relu->n_hooks == 0;
 }
 
 /* The child in the first filled slot from *i on, which moves behind it; NULL at the end. */
@@ -32,8 +33,8 @@ static eg_tensor *forward(eg_module *self, eg_tensor *const *in, size_t n_in)
         size_t after = i;
         const eg_module *next = autograd->sink == NULL ? next_child(self, &after) : NULL;
         bool fused = next != NULL && fuses(child, next);
-        eg_tensor *y = eg__module_call_with(child, fused ? eg__batch_norm2d_forward_relu : eg__class_forward(child->cls),
-                                            (eg_tensor *const[]){x}, 1);
+        eg_tensor *y = eg__module_call_with(
+            child, fused ? eg__batch_norm2d_forward_relu : eg__class_forward(child->cls), (eg_tensor *const[]){x}, 1);
         if (fused)
             i = after;
         /* Without a tape nobody needs the value between two children any more. */

@@ -109,7 +109,7 @@ typedef struct eg__ptr_map {
     struct eg__ptr_entry {
         const void *key;
         void *value;
-    } *entries; /* open addressing, size a power of two */
+    } * entries; /* open addressing, size a power of two */
     size_t n, size;
 } eg__ptr_map;
 eg_status eg__ptr_map_put(eg__ptr_map *map, const void *key, void *value);

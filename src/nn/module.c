@@ -99,7 +99,7 @@ static eg_module *instantiate(const eg_class *cls, size_t size, const void *prot
 
 /* The lists of children in a prototype, as its struct holds them. */
 typedef struct child_list {
-    eg_module *const *modules;   /* one of the two */
+    eg_module *const *modules; /* one of the two */
     const eg_named_module *named;
     size_t n;
 } child_list;

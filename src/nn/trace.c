@@ -29,7 +29,7 @@ typedef struct recorder {
     struct mode {
         eg_module *module;
         bool training;
-    } *modes;
+    } * modes;
     size_t n_modes, modes_capacity;
 } recorder;
 

@@ -52,7 +52,7 @@ eg_status eg__check_dim(int dim, eg_shape shape)
 eg_layout eg__layout_like(const eg_tensor *t)
 {
     return t->shape.ndim == 4 && eg__is_row_major(t) && !eg__is_channels_last(t) ? EG_LAYOUT_ROW_MAJOR
-                                                                                  : EG_LAYOUT_DEFAULT;
+                                                                                 : EG_LAYOUT_DEFAULT;
 }
 
 eg_status eg__spec_set(eg_spec *spec, const eg_tensor *like, eg_shape shape)
@@ -88,8 +88,13 @@ eg_tensor **eg__present(const eg_op *op, eg_tensor *const *x, size_t n, size_t *
 
 eg_tensor eg__operand(const eg_tensor *t, eg_shape shape, const int64_t *strides, int64_t offset)
 {
-    eg_tensor operand = {.refs = 1, .ctx = t->ctx, .kind = EG__DENSE, .dtype = t->dtype, .shape = shape,
-                         .offset = t->offset + offset, .storage = t->storage};
+    eg_tensor operand = {.refs = 1,
+                         .ctx = t->ctx,
+                         .kind = EG__DENSE,
+                         .dtype = t->dtype,
+                         .shape = shape,
+                         .offset = t->offset + offset,
+                         .storage = t->storage};
     for (int d = 0; d < shape.ndim; d++)
         operand.strides[d] = strides[d];
     return operand;
@@ -126,8 +131,8 @@ eg_tensor eg__operand_rows(const eg_tensor *t, int64_t rows, int64_t columns)
 
 eg_tensor eg__operand_transpose(const eg_tensor *t)
 {
-    return eg__operand(t, EG_SHAPE(t->shape.dims[1], t->shape.dims[0]),
-                       (const int64_t[]){t->strides[1], t->strides[0]}, 0);
+    return eg__operand(t, EG_SHAPE(t->shape.dims[1], t->shape.dims[0]), (const int64_t[]){t->strides[1], t->strides[0]},
+                       0);
 }
 
 /* Walks both shapes from the last dimension: a run of old dimensions that lie evenly in memory can be cut anew, but no

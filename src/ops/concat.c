@@ -19,8 +19,9 @@ static eg_status concat_infer(const eg_op_call *call, eg_spec *out)
         eg_shape expected = first;
         if (piece.ndim == first.ndim)
             expected.dims[dim] = piece.dims[dim];
-        EG_CHECK(eg_shape_equal(piece, expected), EG_ESHAPE, "piece %zu has shape %s, first %s: only dimension %d may differ",
-                 i, EG__TEXT(piece), EG__TEXT(first), dim);
+        EG_CHECK(eg_shape_equal(piece, expected), EG_ESHAPE,
+                 "piece %zu has shape %s, first %s: only dimension %d may differ", i, EG__TEXT(piece), EG__TEXT(first),
+                 dim);
         if (i > 0)
             EG_CHECK(!__builtin_add_overflow(shape.dims[dim], piece.dims[dim], &shape.dims[dim]), EG_ESHAPE,
                      "the pieces are too many elements along dimension %d", dim);

@@ -19,8 +19,8 @@ static eg_status check_window(const eg__window *w, const eg_shape x, const eg_sh
                  (long long)w->stride[a]);
         EG_CHECK(w->padding[a] >= 0 && w->padding[a] < WINDOW_MAX, EG_EINVAL, "padding is %lld, expected 0 or more",
                  (long long)w->padding[a]);
-        EG_CHECK(w->dilation[a] >= 1 && w->dilation[a] < WINDOW_MAX, EG_EINVAL,
-                 "dilation is %lld, expected 1 or more", (long long)w->dilation[a]);
+        EG_CHECK(w->dilation[a] >= 1 && w->dilation[a] < WINDOW_MAX, EG_EINVAL, "dilation is %lld, expected 1 or more",
+                 (long long)w->dilation[a]);
         int64_t kernel = weight.dims[2 + a], size = x.dims[2 + a];
         EG_CHECK(kernel < WINDOW_MAX, EG_EINVAL, "kernel of size %lld is too large", (long long)kernel);
         EG_CHECK(w->dilation[a] * (kernel - 1) + 1 <= size + 2 * w->padding[a], EG_ESHAPE,
@@ -101,7 +101,8 @@ static eg_status bias_gradient(eg_op_grad *grad, const eg_tensor *dy)
     eg_tensor *db = eg_op_grad_new(grad, 2);
     if (!db)
         return eg__pending();
-    eg_tensor sums = eg__operand(db, EG_SHAPE(1, db->shape.dims[0], 1, 1), (const int64_t[]){0, db->strides[0], 0, 0}, 0);
+    eg_tensor sums =
+        eg__operand(db, EG_SHAPE(1, db->shape.dims[0], 1, 1), (const int64_t[]){0, db->strides[0], 0, 0}, 0);
     return eg__kernels(grad->ctx, dy->dtype)->reduce(EG__SUM, dy, &sums, NULL);
 }
 

@@ -24,22 +24,24 @@ static eg_status drop_path_infer(const eg_op_call *call, eg_spec *out)
 
 static void draw_mask(eg_tensor *mask, double p)
 {
-    enum { BLOCK = 4096 };
+    enum { BLOCK = 1024 };
     int64_t n = eg_shape_numel(mask->shape), blocks = (n + BLOCK - 1) / BLOCK;
     eg_rng start = *eg_context_rng(mask->ctx);
     uint64_t dropped = (uint64_t)(p * 4294967296.0); /* of the 2^32 numbers */
     double kept = p < 1.0 ? 1.0 / (1.0 - p) : 0.0;
 #pragma omp parallel for num_threads(eg_context_threads(mask->ctx)) if (n > 32768)
     for (int64_t block = 0; block < blocks; block++) {
+        int64_t first = block * BLOCK, count = EG_MIN(BLOCK, n - first);
+        uint32_t words[BLOCK];
         eg_rng rng = start;
-        rng.position += (uint64_t)(block * BLOCK);
-        for (int64_t i = block * BLOCK; i < EG_MIN(n, (block + 1) * BLOCK); i++) {
-            double value = eg_rng_u32(&rng) < dropped ? 0.0 : kept;
-            if (mask->dtype == EG_F64)
-                eg__f64(mask)[i] = value;
-            else
-                eg__f32(mask)[i] = (float)value;
-        }
+        rng.position += (uint64_t)first;
+        eg__rng_take(&rng, words, (size_t)count);
+        if (mask->dtype == EG_F64)
+            for (int64_t i = 0; i < count; i++)
+                eg__f64(mask)[first + i] = words[i] < dropped ? 0.0 : kept;
+        else
+            for (int64_t i = 0; i < count; i++)
+                eg__f32(mask)[first + i] = words[i] < dropped ? 0.0F : (float)kept;
     }
     eg_context_rng(mask->ctx)->position += (uint64_t)n;
 }
@@ -59,7 +61,10 @@ static eg_status forward(eg_op_call *call, eg_shape mask_shape)
     return status;
 }
 
-static eg_status dropout_forward(eg_op_call *call) { return forward(call, call->in[0]->shape); }
+static eg_status dropout_forward(eg_op_call *call)
+{
+    return forward(call, call->in[0]->shape);
+}
 
 static eg_status drop_path_forward(eg_op_call *call)
 {
@@ -105,6 +110,12 @@ static eg_tensor *drop(const eg_op *op, eg_tensor *x, double p, bool training)
     return eg_apply(op, &x, 1, &(eg__drop_attrs){.p = p});
 }
 
-eg_tensor *eg_f_dropout(eg_tensor *x, double p, bool training) { return drop(&eg__op_dropout, x, p, training); }
+eg_tensor *eg_f_dropout(eg_tensor *x, double p, bool training)
+{
+    return drop(&eg__op_dropout, x, p, training);
+}
 
-eg_tensor *eg_f_drop_path(eg_tensor *x, double p, bool training) { return drop(&eg__op_drop_path, x, p, training); }
+eg_tensor *eg_f_drop_path(eg_tensor *x, double p, bool training)
+{
+    return drop(&eg__op_drop_path, x, p, training);
+}

@@ -20,7 +20,10 @@ eg_status eg__check_ndim(const eg_tensor *t, const char *what, int ndim, const c
 eg_status eg__check_vector(const eg_op_call *call, size_t i, const char *what, int64_t n);
 /** 0 <= dim < ndim after eg__wrap_dim(), and says so with the number that the caller gave. */
 eg_status eg__check_dim(int dim, eg_shape shape);
-static inline int eg__wrap_dim(int dim, int ndim) { return dim < 0 ? dim + ndim : dim; }
+static inline int eg__wrap_dim(int dim, int ndim)
+{
+    return dim < 0 ? dim + ndim : dim;
+}
 /** *spec gets the shape, unless it has too many elements. */
 eg_status eg__spec_set(eg_spec *spec, const eg_tensor *like, eg_shape shape);
 
@@ -28,10 +31,16 @@ eg_status eg__spec_set(eg_spec *spec, const eg_tensor *like, eg_shape shape);
 eg_layout eg__layout_like(const eg_tensor *t);
 
 /** NULL for eg_none: what kernels take for an absent operand. */
-static inline eg_tensor *eg__optional(eg_tensor *t) { return eg_is_none(t) ? NULL : t; }
+static inline eg_tensor *eg__optional(eg_tensor *t)
+{
+    return eg_is_none(t) ? NULL : t;
+}
 
 /** The status of a function that returned NULL. */
-static inline eg_status eg__pending(void) { return eg_error_last()->code; }
+static inline eg_status eg__pending(void)
+{
+    return eg_error_last()->code;
+}
 
 /* ---- inputs of operations on lists ---- */
 

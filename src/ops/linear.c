@@ -37,7 +37,10 @@ static eg_tensor *with_rows(eg_tensor *t)
     return ordered;
 }
 
-static int64_t row_count(eg_shape shape) { return eg_shape_numel(shape) / shape.dims[shape.ndim - 1]; }
+static int64_t row_count(eg_shape shape)
+{
+    return eg_shape_numel(shape) / shape.dims[shape.ndim - 1];
+}
 
 static eg_status linear_forward(eg_op_call *call)
 {

@@ -84,9 +84,9 @@ static eg_status batch_norm_forward(eg_op_call *call)
     const eg__batch_norm_attrs *attrs = call->attrs;
     eg_tensor *x = call->in[X];
     if (!attrs->training) {
-        EG_TRY(eg__kernels(call->ctx, x->dtype)->batch_norm_eval(
-            &attrs->norm, x, eg__optional(call->in[WEIGHT]), eg__optional(call->in[BIAS]), call->in[RUNNING_MEAN],
-            call->in[RUNNING_VAR], call->out[0]));
+        EG_TRY(eg__kernels(call->ctx, x->dtype)
+                   ->batch_norm_eval(&attrs->norm, x, eg__optional(call->in[WEIGHT]), eg__optional(call->in[BIAS]),
+                                     call->in[RUNNING_MEAN], call->in[RUNNING_VAR], call->out[0]));
         return save_for_backward(call, call->in[RUNNING_MEAN], call->in[RUNNING_VAR], NULL);
     }
     eg_tensor *workspace = NULL;
@@ -139,9 +139,8 @@ eg_tensor *eg_f_batch_norm_with(const eg_batch_norm_args *args)
 {
     if (!args)
         return eg__null(__func__, "args");
-    eg__batch_norm_attrs attrs = {.norm = {.eps = args->eps, .relu = args->relu},
-                                  .momentum = args->momentum,
-                                  .training = args->training};
+    eg__batch_norm_attrs attrs = {
+        .norm = {.eps = args->eps, .relu = args->relu}, .momentum = args->momentum, .training = args->training};
     eg_tensor *in[N_INPUTS] = {args->x, args->running_mean, args->running_var, args->weight, args->bias};
     return eg_apply(&eg__op_batch_norm, in, N_INPUTS, &attrs);
 }

@@ -27,15 +27,14 @@ static eg_status check_window(const eg__window *w, eg_shape x)
                  (long long)w->kernel[a]);
         EG_CHECK(w->stride[a] >= 1 && w->stride[a] < WINDOW_MAX, EG_EINVAL, "stride is %lld, expected 1 or more",
                  (long long)w->stride[a]);
-        EG_CHECK(w->dilation[a] >= 1 && w->dilation[a] < WINDOW_MAX, EG_EINVAL,
-                 "dilation is %lld, expected 1 or more", (long long)w->dilation[a]);
+        EG_CHECK(w->dilation[a] >= 1 && w->dilation[a] < WINDOW_MAX, EG_EINVAL, "dilation is %lld, expected 1 or more",
+                 (long long)w->dilation[a]);
         EG_CHECK(w->padding[a] >= 0 && w->padding[a] <= w->kernel[a] / 2, EG_EINVAL,
                  "padding is %lld, expected 0 to %lld, half of the kernel size %lld", (long long)w->padding[a],
                  (long long)(w->kernel[a] / 2), (long long)w->kernel[a]);
         /* else the first window could lie in the padding alone */
         EG_CHECK(w->padding[a] == 0 || w->dilation[a] <= x.dims[2 + a], EG_ESHAPE,
-                 "dilation %lld is larger than the input's %lld", (long long)w->dilation[a],
-                 (long long)x.dims[2 + a]);
+                 "dilation %lld is larger than the input's %lld", (long long)w->dilation[a], (long long)x.dims[2 + a]);
     }
     return EG_OK;
 }

@@ -84,8 +84,14 @@ static eg_status spread(eg_op_grad *grad, bool mean)
     return eg__kernels(grad->ctx, dx->dtype)->unary(EG__AFFINE, factor, 0.0, &repeated, dx);
 }
 
-static eg_status sum_backward(eg_op_grad *grad) { return spread(grad, false); }
-static eg_status mean_backward(eg_op_grad *grad) { return spread(grad, true); }
+static eg_status sum_backward(eg_op_grad *grad)
+{
+    return spread(grad, false);
+}
+static eg_status mean_backward(eg_op_grad *grad)
+{
+    return spread(grad, true);
+}
 
 /* ---- maximum ---- */
 

@@ -265,8 +265,7 @@ const eg_op eg__op_slice = {
 
 eg_tensor *eg_slice(eg_tensor *x, int dim, int64_t start, int64_t stop, int64_t step)
 {
-    return eg_apply(&eg__op_slice, &x, 1,
-                    &(eg__slice_attrs){.dim = dim, .start = start, .stop = stop, .step = step});
+    return eg_apply(&eg__op_slice, &x, 1, &(eg__slice_attrs){.dim = dim, .start = start, .stop = stop, .step = step});
 }
 
 /* ---- split: slices, as a tuple ---- */

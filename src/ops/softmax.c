@@ -27,10 +27,22 @@ static eg_status backward(eg_op_grad *grad, bool log)
     return eg__kernels(grad->ctx, dx->dtype)->softmax_backward(dim, log, grad->saved[0], grad->grad_out[0], dx);
 }
 
-static eg_status softmax_forward(eg_op_call *call) { return forward(call, false); }
-static eg_status softmax_backward(eg_op_grad *grad) { return backward(grad, false); }
-static eg_status log_softmax_forward(eg_op_call *call) { return forward(call, true); }
-static eg_status log_softmax_backward(eg_op_grad *grad) { return backward(grad, true); }
+static eg_status softmax_forward(eg_op_call *call)
+{
+    return forward(call, false);
+}
+static eg_status softmax_backward(eg_op_grad *grad)
+{
+    return backward(grad, false);
+}
+static eg_status log_softmax_forward(eg_op_call *call)
+{
+    return forward(call, true);
+}
+static eg_status log_softmax_backward(eg_op_grad *grad)
+{
+    return backward(grad, true);
+}
 
 const eg_op eg__op_softmax = {
     .struct_size = sizeof(eg_op),

@@ -87,12 +87,15 @@ static void attaching_is_refused(void **state)
     eg_module *net = eg_new(pick, ctx, false);
     eg_mutator *mutator = eg_random_mutator_new(net);
     assert_made(mutator);
-    assert_refused(eg_darts_mutator_new(net), EG_EINVAL, "has a RandomMutator already (at 'left'): detach it before attaching a DartsMutator");
+    assert_refused(eg_darts_mutator_new(net), EG_EINVAL, "has a RandomMutator already: detach it before attaching a DartsMutator");
     assert_ptr_equal(eg_module_mutator(net), mutator);
     eg_mutator_detach(mutator);
     assert_null(eg_module_mutator(net));
     mutator = eg_darts_mutator_new(net);
     assert_made(mutator);
+    eg_module *around = eg_sequential(ctx, EG_MODULES(eg_module_retain(net)));
+    assert_refused(attach(around), EG_EINVAL, "has a DartsMutator already at 0.left");
+    eg_module_release(around);
     eg_mutator_detach(mutator);
     eg_module_release(net);
 

@@ -80,8 +80,10 @@ static void holder_finalize(eg_module *self)
     free(((holder *)self)->memory);
 }
 
-static EG_CLASS(holder, .build = holder_build, .forward = holder_forward, .copy = holder_copy, .finalize = holder_finalize,
-                .fields = EG_FIELDS(EG_INT(holder, n, .min = 1, .help = "size"), EG_TEXT(holder, label, .help = "text")));
+static EG_CLASS(holder, .build = holder_build, .forward = holder_forward, .copy = holder_copy,
+                .finalize = holder_finalize,
+                .fields = EG_FIELDS(EG_INT(holder, n, .min = 1, .help = "size"),
+                                    EG_TEXT(holder, label, .help = "text")));
 
 static void clone_shares_nothing_and_keeps_sharing(void **state)
 {
@@ -178,9 +180,14 @@ static eg_module *small_net(void)
 static void state_has_pytorchs_names_in_its_order(void **state)
 {
     (void)state;
-    static const char *const names[] = {"net.conv.weight",       "net.conv.bias",        "net.norm.weight",
-                                        "net.norm.bias",         "net.norm.running_mean", "net.norm.running_var",
-                                        "net.norm.num_batches_tracked", "net.head.weight"};
+    static const char *const names[] = {"net.conv.weight",
+                                        "net.conv.bias",
+                                        "net.norm.weight",
+                                        "net.norm.bias",
+                                        "net.norm.running_mean",
+                                        "net.norm.running_var",
+                                        "net.norm.num_batches_tracked",
+                                        "net.head.weight"};
     eg_module *m = small_net();
     eg_state *dict = eg_state_new();
     assert_int_equal(eg_module_state(m, "net.", dict), EG_OK);

@@ -122,7 +122,8 @@ static void numbers_come_in_logical_order(void **state)
     (void)state;
     for (int layout = 0; layout < 2; layout++) {
         eg_context *ctx = eg_context_new(.seed = 5, .threads = 1);
-        eg_tensor *t = eg_empty(ctx, EG_F32, EG_SHAPE(2, 3, 4, 5), layout == 0 ? EG_LAYOUT_DEFAULT : EG_LAYOUT_ROW_MAJOR);
+        eg_tensor *t =
+            eg_empty(ctx, EG_F32, EG_SHAPE(2, 3, 4, 5), layout == 0 ? EG_LAYOUT_DEFAULT : EG_LAYOUT_ROW_MAJOR);
         assert_int_equal(eg_init_normal(t, 0, 1), EG_OK);
         assert_int_equal(eg_tensor_read(t, numbers[layout], 120), EG_OK);
         eg_context_free(ctx);

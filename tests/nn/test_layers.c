@@ -156,7 +156,8 @@ static void weighted_layers_are_their_operations(void **state)
     (void)state;
     eg_tape *tape = eg_tape_begin(ctx, EG_NO_GRAD);
     eg_tensor *x = eg_randn(ctx, EG_SHAPE(2, 4, 9, 8));
-    eg_module *m = eg_conv2d(ctx, 4, 6, 3, .stride = EG_HW(2, 1), .padding = EG_HW(0, 1), .dilation = EG_HW(1, 2), .groups = 2);
+    eg_module *m =
+        eg_conv2d(ctx, 4, 6, 3, .stride = EG_HW(2, 1), .padding = EG_HW(0, 1), .dilation = EG_HW(1, 2), .groups = 2);
     const eg_conv2d *c = (eg_conv2d *)m;
     assert_same(eg_call(m, x), eg_f_conv2d(x, c->weight, c->bias, .stride = EG_HW(2, 1), .padding = EG_HW(0, 1),
                                            .dilation = EG_HW(1, 2), .groups = 2));
@@ -325,10 +326,10 @@ static const float torch_eval[] = {-0.5256056F, -0.8945227F, -0.5240924F, -0.896
 static const float torch_mean[] = {-0.0432778F, 0.0321667F, -0.0127778F, -0.0501111F};
 static const float torch_var[] = {0.9099009F, 0.9133415F, 0.910883F, 0.9082599F};
 static const float torch_grad0[] = {
-    0.0005588F,  0.0005758F,  -0.0029092F, -0.0011929F, 0.0048444F, -0.001701F, -0.0016951F, 0.001777F,   0.0003431F,
-    -0.0026527F, -0.0008756F, 0.0034123F,  0.0002114F,  -0.0026783F, 0.0029288F, -0.0007689F, 0.0007272F,  0.0016652F,
-    0,           0,           0,           0,           0,          0,          0,           0,           0,
-    -0.0018617F, -0.0011661F, 0.0031575F,  0.0012118F,  -0.0009104F, -0.0051602F, 0.0014453F, 0.0033518F, -0.0010141F};
+    0.0005588F,  0.0005758F,  -0.0029092F, -0.0011929F, 0.0048444F,  -0.001701F,  -0.0016951F, 0.001777F,  0.0003431F,
+    -0.0026527F, -0.0008756F, 0.0034123F,  0.0002114F,  -0.0026783F, 0.0029288F,  -0.0007689F, 0.0007272F, 0.0016652F,
+    0,           0,           0,           0,           0,           0,           0,           0,          0,
+    -0.0018617F, -0.0011661F, 0.0031575F,  0.0012118F,  -0.0009104F, -0.0051602F, 0.0014453F,  0.0033518F, -0.0010141F};
 static const float torch_grad1[] = {-0.0207061F, -0.0311792F, -0.0003895F, -0.0154362F};
 
 static void a_net_computes_what_pytorch_computes(void **state)

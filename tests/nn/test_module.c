@@ -76,7 +76,8 @@ static eg_tensor *block_forward(eg_module *self, eg_tensor *const *in, size_t n_
 }
 
 static EG_CLASS(block, .build = block_build, .forward = block_forward,
-                .fields = EG_FIELDS(EG_INT(block, channels, .help = "in and out"), EG_BOOL(block, share, .help = "one module"),
+                .fields = EG_FIELDS(EG_INT(block, channels, .help = "in and out"),
+                                    EG_BOOL(block, share, .help = "one module"),
                                     EG_TEXT(block, label, .help = "any text")));
 
 typedef block wide_block;
@@ -126,7 +127,8 @@ typedef struct listed {
 static eg_status listed_build(eg_module *self)
 {
     listed *l = (listed *)self;
-    return EG_SLOT(l, layers, eg_module_list(self->ctx, EG_MODULES(eg_conv2d(self->ctx, 2, 4, 1), eg_conv2d(self->ctx, 3, 4, 1))));
+    return EG_SLOT(l, layers,
+                   eg_module_list(self->ctx, EG_MODULES(eg_conv2d(self->ctx, 2, 4, 1), eg_conv2d(self->ctx, 3, 4, 1))));
 }
 
 static eg_tensor *listed_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
@@ -361,8 +363,9 @@ static void remove_child_takes_the_slot_away(void **state)
 static void paths_find_modules_and_tensors(void **state)
 {
     (void)state;
-    eg_module *m = eg_sequential(ctx, EG_NAMED({"stem", eg_conv2d(ctx, 1, 2, 3)},
-                                               {"body", eg_sequential(ctx, EG_MODULES(eg_new(block, ctx, .channels = 2)))}));
+    eg_module *m =
+        eg_sequential(ctx, EG_NAMED({"stem", eg_conv2d(ctx, 1, 2, 3)},
+                                    {"body", eg_sequential(ctx, EG_MODULES(eg_new(block, ctx, .channels = 2)))}));
     assert_ptr_equal(eg_module_find(m, ""), m);
     assert_ptr_equal(eg_module_find(m, "body.0.norm")->cls, &eg_batch_norm2d_class);
     assert_null(eg_module_find(m, "body.0.nrom"));
@@ -556,15 +559,16 @@ static eg_status note_tensor(void *payload, const char *path, eg_slot_kind kind,
 static void walks_go_parents_first(void **state)
 {
     (void)state;
-    eg_module *m = eg_sequential(ctx, EG_NAMED({"a", eg_new(block, ctx, .channels = 1, .share = true)}, {"stop", eg_relu(ctx)},
-                                               {"b", eg_relu(ctx)}));
+    eg_module *m = eg_sequential(ctx, EG_NAMED({"a", eg_new(block, ctx, .channels = 1, .share = true)},
+                                               {"stop", eg_relu(ctx)}, {"b", eg_relu(ctx)}));
     char text[1000] = "";
     assert_int_equal(eg_module_walk(m, note_path, text), EG_ECANCELED);
     assert_string_equal(text, ";a;a.op;a.norm;stop;");
     text[0] = '\0';
     assert_int_equal(eg_module_walk_tensors(m, note_tensor, text), EG_OK);
-    assert_string_equal(text, "p:a.op.weight;p:a.op.bias;p:a.shortcut.weight;p:a.shortcut.bias;p:a.norm.weight;p:a.norm.bias;"
-                              "b:a.norm.running_mean;b:a.norm.running_var;b:a.norm.num_batches_tracked;");
+    assert_string_equal(text,
+                        "p:a.op.weight;p:a.op.bias;p:a.shortcut.weight;p:a.shortcut.bias;p:a.norm.weight;p:a.norm.bias;"
+                        "b:a.norm.running_mean;b:a.norm.running_var;b:a.norm.num_batches_tracked;");
     assert_int_equal(eg_module_n_parameters(NULL), -1);
     eg_module_release(m);
 }

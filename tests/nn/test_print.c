@@ -69,19 +69,19 @@ static eg_module *golden_model(void)
     eg_module *stem = eg_sequential(ctx, EG_MODULES(eg_conv2d(ctx, 1, 16, 3, .padding = 1, .no_bias = true),
                                                     eg_batch_norm2d(ctx, 16), eg_relu(ctx)));
     eg_module *list = eg_module_list(
-        ctx, EG_MODULES(eg_conv2d(ctx, 16, 16, EG_HW(3, 1), .stride = EG_HW(2, 1), .padding = EG_HW(1, 0), .dilation = 2,
-                                  .groups = 16),
+        ctx, EG_MODULES(eg_conv2d(ctx, 16, 16, EG_HW(3, 1), .stride = EG_HW(2, 1), .padding = EG_HW(1, 0),
+                                  .dilation = 2, .groups = 16),
                         eg_batch_norm2d(ctx, 16, .eps = 1e-3, .momentum = EG_F64(0.01), .no_affine = true)));
-    eg_module *pools = eg_sequential(
-        ctx, EG_MODULES(eg_max_pool2d(ctx, 3, .stride = 1, .padding = 1),
-                        eg_max_pool2d(ctx, EG_HW(3, 2), .ceil_mode = true), eg_avg_pool2d(ctx, 2),
-                        eg_avg_pool2d(ctx, EG_HW(3, 1), .stride = EG_HW(2, 1), .padding = EG_HW(1, 0)),
-                        eg_adaptive_avg_pool2d(ctx, 1), eg_adaptive_avg_pool2d(ctx, EG_HW(2, 3))));
-    eg_module *acts = eg_sequential(
-        ctx, EG_MODULES(eg_relu6(ctx), eg_sigmoid(ctx), eg_tanh(ctx), eg_gelu(ctx), eg_silu(ctx), eg_hardswish(ctx),
-                        eg_hardsigmoid(ctx), eg_identity(ctx), eg_leaky_relu(ctx), eg_leaky_relu(ctx, EG_F64(0.2)),
-                        eg_softmax(ctx, 1), eg_log_softmax(ctx, -1), eg_dropout(ctx, 0.5), eg_flatten(ctx),
-                        eg_flatten(ctx, 2, 3)));
+    eg_module *pools =
+        eg_sequential(ctx, EG_MODULES(eg_max_pool2d(ctx, 3, .stride = 1, .padding = 1),
+                                      eg_max_pool2d(ctx, EG_HW(3, 2), .ceil_mode = true), eg_avg_pool2d(ctx, 2),
+                                      eg_avg_pool2d(ctx, EG_HW(3, 1), .stride = EG_HW(2, 1), .padding = EG_HW(1, 0)),
+                                      eg_adaptive_avg_pool2d(ctx, 1), eg_adaptive_avg_pool2d(ctx, EG_HW(2, 3))));
+    eg_module *acts =
+        eg_sequential(ctx, EG_MODULES(eg_relu6(ctx), eg_sigmoid(ctx), eg_tanh(ctx), eg_gelu(ctx), eg_silu(ctx),
+                                      eg_hardswish(ctx), eg_hardsigmoid(ctx), eg_identity(ctx), eg_leaky_relu(ctx),
+                                      eg_leaky_relu(ctx, EG_F64(0.2)), eg_softmax(ctx, 1), eg_log_softmax(ctx, -1),
+                                      eg_dropout(ctx, 0.5), eg_flatten(ctx), eg_flatten(ctx, 2, 3)));
     return eg_sequential(ctx, EG_NAMED({"stem", stem}, {"list", list}, {"pools", pools}, {"acts", acts},
                                        {"empty", eg_sequential(ctx)}, {"head", eg_linear(ctx, 16, 10)},
                                        {"last", eg_linear(ctx, 10, 2, .no_bias = true)}));
@@ -124,12 +124,13 @@ static void layers_that_pytorch_lacks(void **state)
                                                  eg_drop_path(ctx, 0.25), eg_global_avg_pool2d(ctx), eg_relu(ctx)));
     assert_int_equal(eg_module_set_child(m, "3", NULL), EG_OK);
     char *text = eg_module_text(m);
-    assert_string_equal(text, "Sequential(\n"
-                              "  (0): BatchNorm2d(4, eps=1e-05, momentum=0.0, affine=True, track_running_stats=True, relu=True)\n"
-                              "  (1): DropPath(p=0.25)\n"
-                              "  (2): GlobalAvgPool2d()\n"
-                              "  (3): None\n"
-                              ")");
+    assert_string_equal(
+        text, "Sequential(\n"
+              "  (0): BatchNorm2d(4, eps=1e-05, momentum=0.0, affine=True, track_running_stats=True, relu=True)\n"
+              "  (1): DropPath(p=0.25)\n"
+              "  (2): GlobalAvgPool2d()\n"
+              "  (3): None\n"
+              ")");
     eg_free(text);
     eg_module_release(m);
 }
@@ -152,10 +153,11 @@ typedef struct big_dial {
 } big_dial;
 
 static const char *const kinds[] = {"round", "square", NULL};
-static EG_CLASS(dial, .fields = EG_FIELDS(EG_INT(dial, n, .def = 7, .help = "number"), EG_HW_FIELD(dial, size, .help = "size"),
-                                          EG_HW_FIELD(dial, plain, .def = 2, .help = "another"), EG_FLOAT(dial, rate, .help = "rate"),
-                                          EG_OPT_FLOAT(dial, decay, .def = 0.5, .help = "decay"), EG_BOOL(dial, flag, .help = "flag"),
-                                          EG_TEXT(dial, text, .help = "text"), EG_ENUM(dial, kind, .values = kinds, .help = "kind")));
+static EG_CLASS(dial, .fields = EG_FIELDS(
+                          EG_INT(dial, n, .def = 7, .help = "number"), EG_HW_FIELD(dial, size, .help = "size"),
+                          EG_HW_FIELD(dial, plain, .def = 2, .help = "another"), EG_FLOAT(dial, rate, .help = "rate"),
+                          EG_OPT_FLOAT(dial, decay, .def = 0.5, .help = "decay"), EG_BOOL(dial, flag, .help = "flag"),
+                          EG_TEXT(dial, text, .help = "text"), EG_ENUM(dial, kind, .values = kinds, .help = "kind")));
 static EG_CLASS(big_dial, .super = &dial_class, .fields = EG_FIELDS(EG_INT(big_dial, more, .help = "more")));
 
 static void fields_are_printed_where_they_differ(void **state)
@@ -168,12 +170,19 @@ static void fields_are_printed_where_they_differ(void **state)
     assert_int_equal(((dial *)m)->n, 7);
     eg_module_release(m);
     m = eg_module_new(&big_dial_class, sizeof(big_dial),
-                      &(big_dial){.dial = {.base.ctx = ctx, .n = 3, .size = EG_HW(4, 5), .rate = 1e-7, .decay = EG_F64(0),
-                                           .flag = true, .text = "hi", .kind = 1},
+                      &(big_dial){.dial = {.base.ctx = ctx,
+                                           .n = 3,
+                                           .size = EG_HW(4, 5),
+                                           .rate = 1e-7,
+                                           .decay = EG_F64(0),
+                                           .flag = true,
+                                           .text = "hi",
+                                           .kind = 1},
                                   .more = 9});
     assert_non_null(m);
     text = eg_module_text(m);
-    assert_string_equal(text, "big_dial(n=3, size=(4, 5), rate=1e-07, decay=0.0, flag=True, text='hi', kind='square', more=9)");
+    assert_string_equal(
+        text, "big_dial(n=3, size=(4, 5), rate=1e-07, decay=0.0, flag=True, text='hi', kind='square', more=9)");
     eg_free(text);
     assert_int_equal(eg_module_add_child(m, "op", NULL, eg_relu(ctx)), EG_OK);
     eg_free((char *)(uintptr_t)((big_dial *)m)->dial.text);
@@ -191,7 +200,8 @@ static void fields_are_printed_where_they_differ(void **state)
 static void equal_fields(void **state)
 {
     (void)state;
-    eg_module *a = eg_conv2d(ctx, 1, 2, 3), *b = eg_conv2d(ctx, 1, 2, EG_HW(3, 3), .stride = 1), *c = eg_conv2d(ctx, 1, 2, 3, .stride = 2);
+    eg_module *a = eg_conv2d(ctx, 1, 2, 3), *b = eg_conv2d(ctx, 1, 2, EG_HW(3, 3), .stride = 1),
+              *c = eg_conv2d(ctx, 1, 2, 3, .stride = 2);
     assert_true(eg__fields_equal(a, b));
     assert_false(eg__fields_equal(a, c));
     eg_module_release(a);
@@ -210,11 +220,26 @@ static void numbers_are_pythons(void **state)
     static const struct {
         double value;
         const char *text;
-    } cases[] = {{0.1, "0.1"}, {1e-5, "1e-05"}, {1e-4, "0.0001"}, {0.00012, "0.00012"}, {1, "1.0"}, {100, "100.0"},
-                 {123456789, "123456789.0"}, {1e15, "1000000000000000.0"}, {1e16, "1e+16"}, {1.5e16, "1.5e+16"},
-                 {1e22, "1e+22"}, {1e300, "1e+300"}, {5e-324, "5e-324"}, {0.30000000000000004, "0.30000000000000004"},
-                 {1.0 / 3, "0.3333333333333333"}, {-2.5, "-2.5"}, {12345678901234568.0, "1.2345678901234568e+16"},
-                 {0, "0.0"}, {1.0 / 0.0, "inf"}, {-1.0 / 0.0, "-inf"}};
+    } cases[] = {{0.1, "0.1"},
+                 {1e-5, "1e-05"},
+                 {1e-4, "0.0001"},
+                 {0.00012, "0.00012"},
+                 {1, "1.0"},
+                 {100, "100.0"},
+                 {123456789, "123456789.0"},
+                 {1e15, "1000000000000000.0"},
+                 {1e16, "1e+16"},
+                 {1.5e16, "1.5e+16"},
+                 {1e22, "1e+22"},
+                 {1e300, "1e+300"},
+                 {5e-324, "5e-324"},
+                 {0.30000000000000004, "0.30000000000000004"},
+                 {1.0 / 3, "0.3333333333333333"},
+                 {-2.5, "-2.5"},
+                 {12345678901234568.0, "1.2345678901234568e+16"},
+                 {0, "0.0"},
+                 {1.0 / 0.0, "inf"},
+                 {-1.0 / 0.0, "-inf"}};
     char text[EG__NUMBER_TEXT_SIZE];
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_string_equal(eg__number_text(cases[i].value, text), cases[i].text);

@@ -36,12 +36,15 @@ static eg_status residual_build(eg_module *self)
 {
     residual *r = (residual *)self;
     eg_context *c = self->ctx;
-    EG_SLOT(r, body, eg_sequential(c, EG_MODULES(eg_conv2d(c, r->in, r->out, 3, .stride = r->stride, .padding = 1, .no_bias = true),
-                                                 eg_batch_norm2d(c, r->out), eg_relu(c),
-                                                 eg_conv2d(c, r->out, r->out, 3, .padding = 1, .no_bias = true),
-                                                 eg_batch_norm2d(c, r->out))));
-    EG_SLOT(r, shortcut, r->in == r->out && r->stride == 1 ? eg_identity(c)
-                                                           : eg_conv2d(c, r->in, r->out, 1, .stride = r->stride, .no_bias = true));
+    EG_SLOT(
+        r, body,
+        eg_sequential(c, EG_MODULES(eg_conv2d(c, r->in, r->out, 3, .stride = r->stride, .padding = 1, .no_bias = true),
+                                    eg_batch_norm2d(c, r->out), eg_relu(c),
+                                    eg_conv2d(c, r->out, r->out, 3, .padding = 1, .no_bias = true),
+                                    eg_batch_norm2d(c, r->out))));
+    EG_SLOT(r, shortcut,
+            r->in == r->out && r->stride == 1 ? eg_identity(c)
+                                              : eg_conv2d(c, r->in, r->out, 1, .stride = r->stride, .no_bias = true));
     return eg_module_status(self);
 }
 
@@ -60,9 +63,10 @@ static EG_CLASS(residual, .build = residual_build, .forward = residual_forward,
 
 static eg_module *resnet(void)
 {
-    return eg_sequential(ctx, EG_NAMED({"stem", eg_conv2d(ctx, 3, 8, 3, .padding = 1)}, {"a", eg_new(residual, ctx, 8, 8)},
-                                       {"b", eg_new(residual, ctx, 8, 16, .stride = 2)}, {"pool", eg_global_avg_pool2d(ctx)},
-                                       {"head", eg_linear(ctx, 16, 10)}));
+    return eg_sequential(ctx,
+                         EG_NAMED({"stem", eg_conv2d(ctx, 3, 8, 3, .padding = 1)}, {"a", eg_new(residual, ctx, 8, 8)},
+                                  {"b", eg_new(residual, ctx, 8, 16, .stride = 2)}, {"pool", eg_global_avg_pool2d(ctx)},
+                                  {"head", eg_linear(ctx, 16, 10)}));
 }
 
 static void residual_net_by_hand(void **state)
@@ -75,8 +79,13 @@ static void residual_net_by_hand(void **state)
     int64_t params = 3 * 8 * 9 + 8 + 2 * (8 * 8 * 9 + 16) + (8 * 16 * 9 + 16 * 16 * 9 + 2 * 32 + 8 * 16) + 170;
     assert_int_equal(eg_trace_params(trace), params);
     assert_int_equal(eg_module_n_parameters(m), params);
-    uint64_t macs[] = {2 * 32 * 32 * 8 * 27, 2 * 32 * 32 * 8 * 72, 2 * 32 * 32 * 8 * 72, 2 * 16 * 16 * 16 * 72,
-                       2 * 16 * 16 * 16 * 144, 2 * 16 * 16 * 16 * 8, 2 * 160};
+    uint64_t macs[] = {2 * 32 * 32 * 8 * 27,
+                       2 * 32 * 32 * 8 * 72,
+                       2 * 32 * 32 * 8 * 72,
+                       2 * 16 * 16 * 16 * 72,
+                       2 * 16 * 16 * 16 * 144,
+                       2 * 16 * 16 * 16 * 8,
+                       2 * 160};
     const char *paths[] = {"stem", "a.body.0", "a.body.3", "b.body.0", "b.body.3", "b.shortcut", "head"};
     uint64_t weighted = 0, sum = 0;
     size_t found = 0;
@@ -131,10 +140,11 @@ static void graph_is_connected(void **state)
 static void separable_net_by_hand(void **state)
 {
     (void)state;
-    eg_module *m = eg_sequential(
-        ctx, EG_MODULES(eg_conv2d(ctx, 1, 16, 3, .stride = 2, .padding = 1, .no_bias = true), eg_batch_norm2d(ctx, 16), eg_relu(ctx),
-                        eg_conv2d(ctx, 16, 16, 5, .padding = 2, .groups = 16, .no_bias = true),
-                        eg_conv2d(ctx, 16, 24, 1), eg_max_pool2d(ctx, 2), eg_flatten(ctx), eg_linear(ctx, 24 * 49, 10)));
+    eg_module *m = eg_sequential(ctx, EG_MODULES(eg_conv2d(ctx, 1, 16, 3, .stride = 2, .padding = 1, .no_bias = true),
+                                                 eg_batch_norm2d(ctx, 16), eg_relu(ctx),
+                                                 eg_conv2d(ctx, 16, 16, 5, .padding = 2, .groups = 16, .no_bias = true),
+                                                 eg_conv2d(ctx, 16, 24, 1), eg_max_pool2d(ctx, 2), eg_flatten(ctx),
+                                                 eg_linear(ctx, 24 * 49, 10)));
     eg_trace *trace = eg_trace_new(m, &EG_SHAPE(1, 1, 28, 28), 1);
     assert_non_null(trace);
     assert_int_equal(eg_trace_params(trace), 144 + 32 + 400 + (384 + 24) + 11760 + 10);
@@ -165,7 +175,8 @@ static void separable_net_by_hand(void **state)
 static void model_is_left_as_it_was(void **state)
 {
     (void)state;
-    eg_module *m = eg_sequential(ctx, EG_MODULES(eg_batch_norm2d(ctx, 2), eg_dropout(ctx, 0.5), eg_batch_norm2d(ctx, 2)));
+    eg_module *m =
+        eg_sequential(ctx, EG_MODULES(eg_batch_norm2d(ctx, 2), eg_dropout(ctx, 0.5), eg_batch_norm2d(ctx, 2)));
     eg_module_train(eg_module_find(m, "2"), false);
     uint64_t position = eg_context_rng(ctx)->position;
     for (int i = 0; i < 2; i++) {
@@ -238,7 +249,7 @@ int main(void)
 {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(residual_net_by_hand), TEST(graph_is_connected),        TEST(separable_net_by_hand),
+        TEST(residual_net_by_hand),    TEST(graph_is_connected),         TEST(separable_net_by_hand),
         TEST(model_is_left_as_it_was), TEST(used_parameters_count_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,18 +105,30 @@ RUN_UNARY(silu)
 RUN_UNARY(hardswish)
 RUN_UNARY(hardsigmoid)
 
-static eg_tensor *run_leaky_relu(eg_tensor *const *in, const op_case *c) { return eg_f_leaky_relu(in[0], c->d[0]); }
+static eg_tensor *run_leaky_relu(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_leaky_relu(in[0], c->d[0]);
+}
 
-static eg_tensor *run_softmax(eg_tensor *const *in, const op_case *c) { return eg_f_softmax(in[0], (int)c->p[0]); }
+static eg_tensor *run_softmax(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_softmax(in[0], (int)c->p[0]);
+}
 
 static eg_tensor *run_log_softmax(eg_tensor *const *in, const op_case *c)
 {
     return eg_f_log_softmax(in[0], (int)c->p[0]);
 }
 
-static eg_tensor *run_dropout(eg_tensor *const *in, const op_case *c) { return eg_f_dropout(in[0], c->d[0], true); }
+static eg_tensor *run_dropout(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_dropout(in[0], c->d[0], true);
+}
 
-static eg_tensor *run_drop_path(eg_tensor *const *in, const op_case *c) { return eg_f_drop_path(in[0], c->d[0], true); }
+static eg_tensor *run_drop_path(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_drop_path(in[0], c->d[0], true);
+}
 
 #define RUN_BINARY(record)                                                                                             \
     static eg_tensor *run_##record(eg_tensor *const *in, const op_case *c)                                             \
@@ -135,10 +147,16 @@ static eg_tensor *run_square(eg_tensor *const *in, const op_case *c)
     return eg_mul(in[0], in[0]);
 }
 
-static eg_tensor *run_affine(eg_tensor *const *in, const op_case *c) { return eg_affine(in[0], c->d[0], c->d[1]); }
+static eg_tensor *run_affine(eg_tensor *const *in, const op_case *c)
+{
+    return eg_affine(in[0], c->d[0], c->d[1]);
+}
 
 /* p: number of terms */
-static eg_tensor *run_add_n(eg_tensor *const *in, const op_case *c) { return eg_add_n(in, (size_t)c->p[0]); }
+static eg_tensor *run_add_n(eg_tensor *const *in, const op_case *c)
+{
+    return eg_add_n(in, (size_t)c->p[0]);
+}
 
 static eg_tensor *run_add_n_twice(eg_tensor *const *in, const op_case *c)
 {
@@ -169,14 +187,20 @@ static eg_shape case_shape(const op_case *c)
     return (eg_shape){.ndim = (int)c->p[0], .dims = {c->p[1], c->p[2], c->p[3], c->p[4], c->p[5]}};
 }
 
-static eg_tensor *run_reshape(eg_tensor *const *in, const op_case *c) { return eg_reshape(in[0], case_shape(c)); }
+static eg_tensor *run_reshape(eg_tensor *const *in, const op_case *c)
+{
+    return eg_reshape(in[0], case_shape(c));
+}
 
 static eg_tensor *run_flatten(eg_tensor *const *in, const op_case *c)
 {
     return eg_f_flatten(in[0], (int)c->p[0], (int)c->p[1]);
 }
 
-static eg_tensor *run_permute(eg_tensor *const *in, const op_case *c) { return eg_permute(in[0], case_shape(c)); }
+static eg_tensor *run_permute(eg_tensor *const *in, const op_case *c)
+{
+    return eg_permute(in[0], case_shape(c));
+}
 
 static eg_tensor *run_channel_shuffle(eg_tensor *const *in, const op_case *c)
 {
@@ -205,7 +229,10 @@ static eg_tensor *run_concat(eg_tensor *const *in, const op_case *c)
     return eg_concat(in, (size_t)c->p[0], (int)c->p[1]);
 }
 
-static eg_tensor *run_pad(eg_tensor *const *in, const op_case *c) { return eg_f_pad(in[0], case_shape(c), c->d[0]); }
+static eg_tensor *run_pad(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_pad(in[0], case_shape(c), c->d[0]);
+}
 
 /* p: classes, reduction; d: smoothing */
 static eg_tensor *run_cross_entropy(eg_tensor *const *in, const op_case *c)
@@ -222,9 +249,16 @@ static eg_tensor *run_mse_loss(eg_tensor *const *in, const op_case *c)
 /* ---- the table ---- */
 
 /* EG_SHAPE() as a constant initializer */
-#define S(...) {.dims = {__VA_ARGS__}, .ndim = (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))}
-#define NONE {.ndim = 0}
+#define S(...)                                                                                                         \
+    {                                                                                                                  \
+        .dims = {__VA_ARGS__}, .ndim = (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))                 \
+    }
+#define NONE                                                                                                           \
+    {                                                                                                                  \
+        .ndim = 0                                                                                                      \
+    }
 
+/* clang-format off: one row a line */
 static const op_case op_cases[] = {
     /* p: stride, padding, dilation, groups */
     {"conv2d", "1 to 1", run_conv2d, "nwn", {S(2, 1, 5, 4), S(1, 1, 3, 3), S(1)}, {1, 1, 1, 1}, {0}},
@@ -234,9 +268,20 @@ static const op_case op_cases[] = {
     {"conv2d", "36 depthwise, dilated", run_conv2d, "nwn", {S(2, 36, 6, 6), S(36, 1, 5, 5), S(36)}, {1, 4, 2, 36}, {0}},
     {"conv2d", "3 to 6 depthwise with multiplier", run_conv2d, "nw", {S(2, 3, 5, 5), S(6, 1, 3, 3)}, {2, 1, 1, 3}, {0}},
     {"conv2d", "groups", run_conv2d, "nwn", {S(2, 12, 5, 4), S(9, 4, 3, 2), S(9)}, {1, 1, 1, 3}, {0}},
-    {"conv2d", "two sizes", run_conv2d, "nwn", {S(1, 3, 6, 9), S(5, 3, 2, 5), S(5)},
-     {EG_HW(2, 3), EG_HW(0, 2), EG_HW(3, 1), 1}, {0}},
-    {"conv2d", "kernel of the padded input's size", run_conv2d, "nw", {S(3, 2, 3, 2), S(4, 2, 5, 4)}, {1, 1, 1, 1}, {0}},
+    {"conv2d",
+     "two sizes",
+     run_conv2d,
+     "nwn",
+     {S(1, 3, 6, 9), S(5, 3, 2, 5), S(5)},
+     {EG_HW(2, 3), EG_HW(0, 2), EG_HW(3, 1), 1},
+     {0}},
+    {"conv2d",
+     "kernel of the padded input's size",
+     run_conv2d,
+     "nw",
+     {S(3, 2, 3, 2), S(4, 2, 5, 4)},
+     {1, 1, 1, 1},
+     {0}},
     {"conv2d", "one pixel", run_conv2d, "nwn", {S(1, 3, 1, 1), S(24, 3, 1, 1), S(24)}, {1, 0, 1, 1}, {0}},
     {"conv2d", "fixed input", run_conv2d, "Nwn", {S(2, 3, 4, 4), S(5, 3, 3, 3), S(5)}, {1, 1, 1, 1}, {0}},
     {"conv2d", "views", run_conv2d_views, "nwn", {S(2, 5, 6, 4), S(4, 3, 3, 5), S(4)}, {1, 1, 1, 1}, {0}},
@@ -274,7 +319,13 @@ static const op_case op_cases[] = {
     {"max_pool2d", "3, 3x3 in place", run_max_pool2d, "n", {S(2, 3, 5, 7)}, {3, 1, 1}, {0}},
     {"max_pool2d", "24, stride 2", run_max_pool2d, "n", {S(2, 24, 7, 5)}, {3, 2, 1}, {0}},
     {"max_pool2d", "36, ceil", run_max_pool2d, "n", {S(1, 36, 6, 5)}, {3, 2, 0, 1, 1}, {0}},
-    {"max_pool2d", "dilated", run_max_pool2d, "n", {S(2, 3, 8, 9)}, {EG_HW(3, 2), EG_HW(1, 2), EG_HW(1, 0), EG_HW(2, 3)}, {0}},
+    {"max_pool2d",
+     "dilated",
+     run_max_pool2d,
+     "n",
+     {S(2, 3, 8, 9)},
+     {EG_HW(3, 2), EG_HW(1, 2), EG_HW(1, 0), EG_HW(2, 3)},
+     {0}},
     {"avg_pool2d", "1", run_avg_pool2d, "n", {S(2, 1, 6, 6)}, {2}, {0}},
     {"avg_pool2d", "3, without padding", run_avg_pool2d, "n", {S(2, 3, 5, 7)}, {3, 1, 1, 0, 0, 1}, {0}},
     {"avg_pool2d", "24, with padding", run_avg_pool2d, "n", {S(2, 24, 7, 5)}, {3, 2, 1, 0, 0, 0}, {0}},
@@ -329,7 +380,13 @@ static const op_case op_cases[] = {
     {"add_n", "three", run_add_n, "nnn", {S(2, 3, 4, 5), S(2, 3, 4, 5), S(2, 3, 4, 5)}, {3}, {0}},
     {"add_n", "none among them", run_add_n, "n-nn", {S(3, 24), NONE, S(3, 24), S(3, 24)}, {4}, {0}},
     {"add_n", "one twice", run_add_n_twice, "nn", {S(5), S(5)}, {0}, {0}},
-    {"weighted_sum", "three", run_weighted_sum, "nnnn", {S(2, 24, 3, 2), S(2, 24, 3, 2), S(2, 24, 3, 2), S(3)}, {3}, {0}},
+    {"weighted_sum",
+     "three",
+     run_weighted_sum,
+     "nnnn",
+     {S(2, 24, 3, 2), S(2, 24, 3, 2), S(2, 24, 3, 2), S(3)},
+     {3},
+     {0}},
     {"weighted_sum", "two layouts", run_weighted_sum, "nwn", {S(2, 3, 4, 5), S(2, 3, 4, 5), S(2)}, {2}, {0}},
     {"weighted_sum", "one", run_weighted_sum, "nn", {S(7), S(1)}, {1}, {0}},
     {"weighted_sum", "none among them", run_weighted_sum, "-n-nn", {NONE, S(3, 5), NONE, S(3, 5), S(4)}, {4}, {0}},
@@ -377,6 +434,7 @@ static const op_case op_cases[] = {
     {"mse_loss", "", run_mse_loss, "nn", {S(2, 3, 4, 5), S(2, 3, 4, 5)}, {0}, {0}},
     {"mse_loss", "two layouts", run_mse_loss, "wn", {S(2, 3, 4, 5), S(2, 3, 4, 5)}, {0}, {0}},
 };
+/* clang-format on */
 
 #undef S
 #undef NONE
@@ -388,7 +446,10 @@ static inline char case_letter(const op_case *c, size_t i)
     return i < strlen(c->inputs) ? c->inputs[i] : '-';
 }
 
-static inline bool case_wants_grad(const op_case *c, size_t i) { return strchr("npw", case_letter(c, i)) != NULL; }
+static inline bool case_wants_grad(const op_case *c, size_t i)
+{
+    return strchr("npw", case_letter(c, i)) != NULL;
+}
 
 static inline eg_dtype case_dtype(const op_case *c, size_t i, eg_dtype dtype)
 {

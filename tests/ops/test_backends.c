@@ -102,8 +102,7 @@ static void test_same_bits_each_time(void **state)
     for (size_t k = 0; k < EG_COUNT(op_cases); k++) {
         results first = run(&op_cases[k], "dnnl", 2), second = run(&op_cases[k], "dnnl", 2);
         for (size_t slot = 0; slot < EG_COUNT(first.n); slot++)
-            if (first.n[slot] &&
-                memcmp(first.values[slot], second.values[slot], first.n[slot] * sizeof(float)) != 0)
+            if (first.n[slot] && memcmp(first.values[slot], second.values[slot], first.n[slot] * sizeof(float)) != 0)
                 fail_msg("%s '%s': result %zu differs between two runs", op_cases[k].op, op_cases[k].name, slot);
         free_results(&first);
         free_results(&second);

@@ -25,7 +25,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-static eg_tensor *t(eg_shape shape) { return eg_randn(ctx, shape); }
+static eg_tensor *t(eg_shape shape)
+{
+    return eg_randn(ctx, shape);
+}
 
 /* `result` is NULL, for this reason. */
 static void expect_error(const void *result, eg_status code, const char *message)
@@ -185,7 +188,8 @@ static void test_shapes(void **state)
                  "reshape: input (2, 6) of 12 elements cannot take the shape (5, -1)");
     expect_error(eg_reshape(x, EG_SHAPE(2, 5)), EG_ESHAPE,
                  "reshape: input (2, 6) of 12 elements cannot take the shape (2, 5)");
-    expect_error(eg_reshape(x, EG_SHAPE(-1, -1)), EG_EINVAL, "reshape: new shape (-1, -1) has more than one size of -1");
+    expect_error(eg_reshape(x, EG_SHAPE(-1, -1)), EG_EINVAL,
+                 "reshape: new shape (-1, -1) has more than one size of -1");
     expect_error(eg_reshape(x, EG_SHAPE(12, 0)), EG_EINVAL, "reshape: new shape (12, 0) has a size of 0");
     expect_error(eg_reshape(x, EG_SHAPE(INT64_MAX, 16)), EG_ESHAPE,
                  "reshape: input (2, 6) of 12 elements cannot take the shape (9223372036854775807, 16)");
@@ -197,7 +201,8 @@ static void test_shapes(void **state)
     expect_error(eg_permute(x, EG_SHAPE(0, -2)), EG_EINVAL, "permute: dimension 0 is named twice");
     expect_error(eg_permute(x, EG_SHAPE(0, 2)), EG_EINVAL, "permute: dimension 2 is out of range for an input (2, 6)");
     expect_error(eg_slice(x, 2, 0, 1, 1), EG_EINVAL, "slice: dimension 2 is out of range for an input (2, 6)");
-    expect_error(eg_slice(x, 1, 6, INT64_MAX, 1), EG_EINVAL, "slice: start 6 is outside dimension 1 of an input (2, 6)");
+    expect_error(eg_slice(x, 1, 6, INT64_MAX, 1), EG_EINVAL,
+                 "slice: start 6 is outside dimension 1 of an input (2, 6)");
     expect_error(eg_slice(x, 1, -7, 3, 1), EG_EINVAL, "slice: start -7 is outside dimension 1 of an input (2, 6)");
     expect_error(eg_slice(x, 1, 0, 7, 1), EG_EINVAL, "slice: stop 7 is outside dimension 1 of an input (2, 6)");
     expect_error(eg_slice(x, -1, 3, 3, 1), EG_EINVAL,
@@ -212,10 +217,12 @@ static void test_shapes(void **state)
                  "concat: piece 1 has shape (3, 5), first (2, 6): only dimension 0 may differ");
     expect_error(eg_concat((eg_tensor *[]){x, x}, 2, 2), EG_EINVAL,
                  "concat: dimension 2 is out of range for an input (2, 6)");
-    expect_error(eg_f_pad(x, EG_SHAPE(1), 0), EG_EINVAL,
-                 "pad: 1 pads are given for an input (2, 6), expected a {before, after} pair for each of its last dimensions");
-    expect_error(eg_f_pad(x, EG_SHAPE(1, 1, 1, 1, 1, 1), 0), EG_EINVAL,
-                 "pad: 6 pads are given for an input (2, 6), expected a {before, after} pair for each of its last dimensions");
+    expect_error(
+        eg_f_pad(x, EG_SHAPE(1), 0), EG_EINVAL,
+        "pad: 1 pads are given for an input (2, 6), expected a {before, after} pair for each of its last dimensions");
+    expect_error(
+        eg_f_pad(x, EG_SHAPE(1, 1, 1, 1, 1, 1), 0), EG_EINVAL,
+        "pad: 6 pads are given for an input (2, 6), expected a {before, after} pair for each of its last dimensions");
     expect_error(eg_f_pad(x, EG_SHAPE(-3, -3), 0), EG_ESHAPE,
                  "pad: pads (-3, -3) crop all of dimension 1 of an input (2, 6)");
     expect_error(eg_f_pad(x, EG_SHAPE(INT64_MAX, INT64_MAX), 0), EG_EINVAL,

@@ -39,7 +39,8 @@ static void test_gradients(void **state)
     }
 }
 
-/* Runs the case with gradients wanted for the inputs in `wanted` (bits) and checks them against `expected`, or sets it. */
+/* Runs the case with gradients wanted for the inputs in `wanted` (bits) and checks them against `expected`, or sets it.
+ */
 static void gradients_of(const op_case *c, unsigned wanted, double **expected)
 {
     eg_context *ctx = eg_context_new(.seed = 3, .threads = 1, .backend = "ref");

@@ -21,7 +21,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-static eg_tensor *t(eg_shape shape) { return eg_randn(ctx, shape); }
+static eg_tensor *t(eg_shape shape)
+{
+    return eg_randn(ctx, shape);
+}
 
 static void expect_shape(const eg_tensor *y, eg_shape shape)
 {
@@ -36,8 +39,7 @@ static eg_tensor *shape_only_input(const op_case *c, size_t i)
 {
     if (case_letter(c, i) == '-')
         return eg_none;
-    return eg__scope_add(
-        eg__tensor_new_shape_only(ctx, case_dtype(c, i, EG_F32), c->shape[i], case_layout(c, i)));
+    return eg__scope_add(eg__tensor_new_shape_only(ctx, case_dtype(c, i, EG_F32), c->shape[i], case_layout(c, i)));
 }
 
 static void test_shape_only(void **state)

@@ -264,7 +264,8 @@ static void check_runner(const vector_op_runner *runner, const setup *s)
 {
     json_t *cases = vectors_load(runner->file), *c;
     size_t i, checked = 0;
-    json_array_foreach(cases, i, c) {
+    json_array_foreach(cases, i, c)
+    {
         bool three = strcmp(runner->op, "batch_norm") == 0 && vector_shape(c, "x").ndim == 3; /* kernels only */
         if (strcmp(vector_op(c), runner->op) != 0 || three)
             continue;
@@ -286,7 +287,8 @@ static void test_every_vector_has_a_runner(void **state)
     (void)state;
     json_t *cases = vectors_load("ops"), *c;
     size_t i;
-    json_array_foreach(cases, i, c) {
+    json_array_foreach(cases, i, c)
+    {
         size_t found = 0;
         for (size_t k = 0; k < EG_COUNT(runners); k++)
             found += strcmp(runners[k].file, "ops") == 0 && strcmp(runners[k].op, vector_op(c)) == 0;

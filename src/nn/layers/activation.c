@@ -36,11 +36,12 @@ static eg_tensor *leaky_forward(eg_module *self, eg_tensor *const *in, size_t n_
 static void leaky_describe(const eg_module *self, char *text, size_t size)
 {
     char slope[EG__NUMBER_TEXT_SIZE];
-    snprintf(text, size, "negative_slope=%s", eg__number_text(((const eg_leaky_relu *)self)->negative_slope.value, slope));
+    snprintf(text, size, "negative_slope=%s",
+             eg__number_text(((const eg_leaky_relu *)self)->negative_slope.value, slope));
 }
 
 EG_NAMED_CLASS(eg_leaky_relu, "LeakyReLU", .forward = leaky_forward, .describe = leaky_describe,
-    .fields = EG_FIELDS(EG_OPT_FLOAT(eg_leaky_relu, negative_slope, .def = 0.01, .help = "factor below 0")));
+               .fields = EG_FIELDS(EG_OPT_FLOAT(eg_leaky_relu, negative_slope, .def = 0.01, .help = "factor below 0")));
 
 /* ---- over a dimension ---- */
 

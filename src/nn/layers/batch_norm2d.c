@@ -55,9 +55,9 @@ static void describe(const eg_module *self, char *text, size_t size)
 }
 
 EG_NAMED_CLASS(eg_batch_norm2d, "BatchNorm2d", .build = build, .forward = forward, .describe = describe,
-    .fields = EG_FIELDS(
-        EG_INT(eg_batch_norm2d, num_features, .min = 1, .max = EG__MAX_CHANNELS, .help = "channels"),
-        EG_FLOAT(eg_batch_norm2d, eps, .max = 1, .def = 1e-5, .help = "added to the variance"),
-        EG_OPT_FLOAT(eg_batch_norm2d, momentum, .max = 1, .def = 0.1, .help = "weight of new statistics"),
-        EG_BOOL(eg_batch_norm2d, no_affine, .help = "without weight and bias"),
-        EG_BOOL(eg_batch_norm2d, relu, .help = "max(0, .) after it, fused")));
+               .fields = EG_FIELDS(
+                   EG_INT(eg_batch_norm2d, num_features, .min = 1, .max = EG__MAX_CHANNELS, .help = "channels"),
+                   EG_FLOAT(eg_batch_norm2d, eps, .max = 1, .def = 1e-5, .help = "added to the variance"),
+                   EG_OPT_FLOAT(eg_batch_norm2d, momentum, .max = 1, .def = 0.1, .help = "weight of new statistics"),
+                   EG_BOOL(eg_batch_norm2d, no_affine, .help = "without weight and bias"),
+                   EG_BOOL(eg_batch_norm2d, relu, .help = "max(0, .) after it, fused")));

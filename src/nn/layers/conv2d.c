@@ -8,7 +8,8 @@ static eg_status build(eg_module *self)
     EG_CHECK(c->in_channels % c->groups == 0 && c->out_channels % c->groups == 0, EG_EINVAL,
              "Conv2d: in_channels %" PRId64 " and out_channels %" PRId64 " must be multiples of groups %" PRId64,
              c->in_channels, c->out_channels, c->groups);
-    eg_shape weight = EG_SHAPE(c->out_channels, c->in_channels / c->groups, eg_hw_h(c->kernel_size), eg_hw_w(c->kernel_size));
+    eg_shape weight =
+        EG_SHAPE(c->out_channels, c->in_channels / c->groups, eg_hw_h(c->kernel_size), eg_hw_w(c->kernel_size));
     return eg__add_weight_and_bias(self, &c->weight, &c->bias, weight, c->no_bias);
 }
 
@@ -38,7 +39,8 @@ static void describe(const eg_module *self, char *text, size_t size)
         eg__text_add(&out, ", bias=False");
 }
 
-EG_NAMED_CLASS(eg_conv2d, "Conv2d", .build = build, .forward = forward, .describe = describe,
+EG_NAMED_CLASS(
+    eg_conv2d, "Conv2d", .build = build, .forward = forward, .describe = describe,
     .fields = EG_FIELDS(
         EG_INT(eg_conv2d, in_channels, .min = 1, .max = EG__MAX_CHANNELS, .help = "channels in"),
         EG_INT(eg_conv2d, out_channels, .min = 1, .max = EG__MAX_CHANNELS, .help = "channels out"),

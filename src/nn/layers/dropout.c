@@ -27,4 +27,5 @@ static void drop_path_describe(const eg_module *self, char *text, size_t size)
 #define P_FIELDS EG_FIELDS(EG_FLOAT(eg_dropout, p, .max = 1, .help = "probability of being dropped"))
 
 EG_NAMED_CLASS(eg_dropout, "Dropout", .forward = dropout_forward, .describe = dropout_describe, .fields = P_FIELDS);
-EG_NAMED_CLASS(eg_drop_path, "DropPath", .forward = drop_path_forward, .describe = drop_path_describe, .fields = P_FIELDS);
+EG_NAMED_CLASS(eg_drop_path, "DropPath", .forward = drop_path_forward, .describe = drop_path_describe,
+               .fields = P_FIELDS);

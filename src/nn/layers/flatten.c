@@ -14,6 +14,7 @@ static void describe(const eg_module *self, char *text, size_t size)
 }
 
 EG_NAMED_CLASS(eg_flatten, "Flatten", .forward = forward, .describe = describe,
-    .fields = EG_FIELDS(
-        EG_INT(eg_flatten, start_dim, .min = -EG_MAX_DIMS, .max = EG_MAX_DIMS - 1, .def = 1, .help = "first dimension joined"),
-        EG_INT(eg_flatten, end_dim, .min = -EG_MAX_DIMS, .max = EG_MAX_DIMS - 1, .def = -1, .help = "last dimension joined")));
+               .fields = EG_FIELDS(EG_INT(eg_flatten, start_dim, .min = -EG_MAX_DIMS, .max = EG_MAX_DIMS - 1, .def = 1,
+                                          .help = "first dimension joined"),
+                                   EG_INT(eg_flatten, end_dim, .min = -EG_MAX_DIMS, .max = EG_MAX_DIMS - 1, .def = -1,
+                                          .help = "last dimension joined")));

@@ -37,7 +37,8 @@ static void describe(const eg_module *self, char *text, size_t size)
 }
 
 EG_NAMED_CLASS(eg_linear, "Linear", .build = build, .forward = forward, .describe = describe,
-    .fields = EG_FIELDS(
-        EG_INT(eg_linear, in_features, .min = 1, .max = EG__MAX_CHANNELS, .help = "size of the last dimension in"),
-        EG_INT(eg_linear, out_features, .min = 1, .max = EG__MAX_CHANNELS, .help = "size of the last dimension out"),
-        EG_BOOL(eg_linear, no_bias, .help = "leave the bias out")));
+               .fields = EG_FIELDS(EG_INT(eg_linear, in_features, .min = 1, .max = EG__MAX_CHANNELS,
+                                          .help = "size of the last dimension in"),
+                                   EG_INT(eg_linear, out_features, .min = 1, .max = EG__MAX_CHANNELS,
+                                          .help = "size of the last dimension out"),
+                                   EG_BOOL(eg_linear, no_bias, .help = "leave the bias out")));

@@ -42,7 +42,8 @@ static void max_describe(const eg_module *self, char *text, size_t size)
     char hw[EG__NUMBER_TEXT_SIZE];
     eg__text out = {text, size};
     window(p, &out);
-    eg__text_add(&out, ", dilation=%s, ceil_mode=%s", eg__hw_text(p->dilation, true, hw), p->ceil_mode ? "True" : "False");
+    eg__text_add(&out, ", dilation=%s, ceil_mode=%s", eg__hw_text(p->dilation, true, hw),
+                 p->ceil_mode ? "True" : "False");
 }
 
 static void avg_describe(const eg_module *self, char *text, size_t size)
@@ -58,12 +59,12 @@ static void avg_describe(const eg_module *self, char *text, size_t size)
         EG_BOOL(eg_pool2d, ceil_mode, .help = "windows may begin inside and end outside")
 
 EG_NAMED_CLASS(eg_max_pool2d, "MaxPool2d", .build = build, .forward = max_forward, .describe = max_describe,
-    .fields = EG_FIELDS(WINDOW_FIELDS,
-        EG_HW_FIELD(eg_pool2d, dilation, .min = 1, .max = EG__MAX_HW, .def = 1, .help = "distance of taps")));
+               .fields = EG_FIELDS(WINDOW_FIELDS, EG_HW_FIELD(eg_pool2d, dilation, .min = 1, .max = EG__MAX_HW,
+                                                              .def = 1, .help = "distance of taps")));
 
 EG_NAMED_CLASS(eg_avg_pool2d, "AvgPool2d", .build = build, .forward = avg_forward, .describe = avg_describe,
-    .fields = EG_FIELDS(WINDOW_FIELDS,
-        EG_BOOL(eg_pool2d, exclude_pad, .help = "padding does not count in the mean")));
+               .fields = EG_FIELDS(WINDOW_FIELDS,
+                                   EG_BOOL(eg_pool2d, exclude_pad, .help = "padding does not count in the mean")));
 
 /* ---- to a given size ---- */
 
@@ -80,8 +81,8 @@ static void adaptive_describe(const eg_module *self, char *text, size_t size)
 }
 
 EG_NAMED_CLASS(eg_adaptive_avg_pool2d, "AdaptiveAvgPool2d", .forward = adaptive_forward, .describe = adaptive_describe,
-    .fields = EG_FIELDS(
-        EG_HW_FIELD(eg_adaptive_avg_pool2d, output_size, .min = 1, .max = EG__MAX_HW, .help = "height and width out")));
+               .fields = EG_FIELDS(EG_HW_FIELD(eg_adaptive_avg_pool2d, output_size, .min = 1, .max = EG__MAX_HW,
+                                               .help = "height and width out")));
 
 static eg_tensor *global_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
 {

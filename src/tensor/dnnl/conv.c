@@ -43,7 +43,7 @@ static eg_status forward_desc(const eg__dnnl_key *key, const conv_descs *d, dnnl
 {
     return eg__dnnl_check(
         dnnl_dilated_convolution_forward_desc_init(desc, dnnl_forward_training, dnnl_convolution_direct, &d->x, &d->w,
-                                                   key->flag ? &d->b : NULL, &d->y, d->stride, d->dilation, d->before,
+                                                   key->bias ? &d->b : NULL, &d->y, d->stride, d->dilation, d->before,
                                                    d->after),
         "describing a convolution");
 }
@@ -97,7 +97,7 @@ static eg_status backward_desc(const eg__dnnl_key *key, const conv_descs *d, dnn
                                                                   d->stride, d->dilation, d->before, d->after);
     else
         status = dnnl_dilated_convolution_backward_weights_desc_init(desc, dnnl_convolution_direct, &d->x, &d->w,
-                                                                     key->flag ? &d->b : NULL, &d->y, d->stride,
+                                                                     key->bias ? &d->b : NULL, &d->y, d->stride,
                                                                      d->dilation, d->before, d->after);
     return eg__dnnl_check(status, "describing a convolution");
 }
@@ -131,12 +131,11 @@ static eg__dnnl_key key_of(eg__dnnl_op op, const eg__window *win, const eg_tenso
     memcpy(key.x, x->shape.dims, sizeof key.x);
     memcpy(key.w, w->shape.dims, sizeof key.w);
     memcpy(key.y, y->shape.dims, sizeof key.y);
-    memcpy(key.kernel, win->kernel, sizeof key.kernel);
     memcpy(key.stride, win->stride, sizeof key.stride);
     memcpy(key.padding, win->padding, sizeof key.padding);
     memcpy(key.dilation, win->dilation, sizeof key.dilation);
     key.groups = win->groups;
-    key.flag = bias;
+    key.bias = bias;
     return key;
 }
 
@@ -182,6 +181,13 @@ static eg_tensor *subsampled(const eg__window *win, const eg_tensor *x, const eg
     }
     return eg__tensor_new_view((eg_tensor *)(uintptr_t)x, shape, strides, x->offset);
 }
+
+static bool is_depthwise(const eg__window *win, const eg_tensor *x, const eg_tensor *y)
+{
+    return win->groups > 1 && win->groups == x->shape.dims[1] && win->groups == y->shape.dims[1];
+}
+
+static bool is_dilated(const eg__window *win) { return win->dilation[0] != 1 || win->dilation[1] != 1; }
 
 /* Runs forward or backward to the input, which differ in the names of their arguments only. `keep`: w lives on, and
  * so may its packed copy. */
@@ -240,6 +246,8 @@ eg_status eg__dnnl_conv2d(const eg__window *win, const eg_tensor *x, const eg_te
 
 static eg_status backward_input(const eg__window *win, const eg_tensor *w, bool keep, const eg_tensor *dy, eg_tensor *dx)
 {
+    if (is_depthwise(win, dx, dy) && is_dilated(win))
+        return eg__cpu_depthwise_backward_input(win, w, dy, dx);
     eg__dnnl_primitive *p;
     eg__dnnl_key key = key_of(EG__DNNL_CONV_BACKWARD_INPUT, win, dx, w, dy, false);
     EG_TRY(eg__dnnl_get(dx->ctx, &key, build_backward, &p));
@@ -281,9 +289,25 @@ static eg_status run_weight(eg__dnnl_primitive *p, const eg_tensor *x, const eg_
     return eg__dnnl_run(x->ctx, p);
 }
 
+/* The bias alone: the sum over samples and positions. */
+static eg_status bias_gradient(const eg_tensor *dy, eg_tensor *db)
+{
+    int64_t channels = dy->shape.dims[1], strides[EG_MAX_DIMS] = {0, db->strides[0], 0, 0};
+    eg_tensor *view = eg__tensor_new_view(db, EG_SHAPE(1, channels, 1, 1), strides, db->offset);
+    if (!view)
+        return EG_ENOMEM;
+    eg_status status = eg__cpu_reduce(EG__SUM, dy, view, NULL);
+    eg_tensor_release(view);
+    return status;
+}
+
 /* dw row-major, db dense or NULL */
 static eg_status backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw, eg_tensor *db)
 {
+    if (is_depthwise(win, x, dy) && (is_dilated(win) || win->kernel[0] * win->kernel[1] > 9)) {
+        EG_TRY(eg__cpu_depthwise_backward_weight(win, x, dy, dw));
+        return db ? bias_gradient(dy, db) : EG_OK;
+    }
     eg__dnnl_primitive *p;
     eg__dnnl_key key = key_of(EG__DNNL_CONV_BACKWARD_WEIGHT, win, x, dw, dy, db != NULL);
     EG_TRY(eg__dnnl_get(x->ctx, &key, build_backward, &p));
@@ -299,18 +323,6 @@ static eg_status backward_weight(const eg__window *win, const eg_tensor *x, cons
     if (status == EG_OK)
         status = eg__dnnl_reorder(x->ctx, p, packed, eg__f32(dw));
     eg__pool_give(x->ctx, packed, p->weight_bytes);
-    return status;
-}
-
-/* The bias alone: the sum over samples and positions. */
-static eg_status bias_gradient(const eg_tensor *dy, eg_tensor *db)
-{
-    int64_t channels = dy->shape.dims[1], strides[EG_MAX_DIMS] = {0, db->strides[0], 0, 0};
-    eg_tensor *view = eg__tensor_new_view(db, EG_SHAPE(1, channels, 1, 1), strides, db->offset);
-    if (!view)
-        return EG_ENOMEM;
-    eg_status status = eg__cpu_reduce(EG__SUM, dy, view, NULL);
-    eg_tensor_release(view);
     return status;
 }
 

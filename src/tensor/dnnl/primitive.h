@@ -16,19 +16,15 @@
 typedef enum eg__dnnl_op {
     EG__DNNL_CONV,
     EG__DNNL_CONV_BACKWARD_INPUT,
-    EG__DNNL_CONV_BACKWARD_WEIGHT,
-    EG__DNNL_MAX_POOL,
-    EG__DNNL_MAX_POOL_BACKWARD,
-    EG__DNNL_AVG_POOL,
-    EG__DNNL_AVG_POOL_BACKWARD
+    EG__DNNL_CONV_BACKWARD_WEIGHT
 } eg__dnnl_op;
 
 /** All of eight bytes, so that there is no padding between them. x and y are the inputs and outputs of forward. */
 typedef struct eg__dnnl_key {
     int64_t op;
     int64_t x[4], w[4], y[4];
-    int64_t kernel[2], stride[2], padding[2], dilation[2], groups;
-    int64_t flag; /* convolution: has a bias. max pooling: keeps a workspace. average pooling: leaves out padding */
+    int64_t stride[2], padding[2], dilation[2], groups;
+    int64_t bias; /* 1: has one */
 } eg__dnnl_key;
 
 #define EG__DNNL_ARGS 6
@@ -40,7 +36,7 @@ typedef struct eg__dnnl_primitive {
     dnnl_primitive_t primitive;
     dnnl_exec_arg_t args[EG__DNNL_ARGS]; /* memory objects, made once and pointed to the data of each call */
     int n_args;
-    size_t scratch_bytes, workspace_bytes;
+    size_t scratch_bytes;
     /* Weights in the layout that the primitive asks for; no reorder where that is plain. Backward reorders from it. */
     size_t weight_layout, weight_bytes; /* number of the layout in the state; bytes of a packed weight */
     dnnl_primitive_t reorder;
@@ -103,9 +99,5 @@ eg_status eg__dnnl_conv2d(const eg__window *, const eg_tensor *, const eg_tensor
 eg_status eg__dnnl_conv2d_backward_input(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *);
 eg_status eg__dnnl_conv2d_backward_weight(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *, eg_tensor *);
 eg_status eg__dnnl_matmul(const eg_tensor *, const eg_tensor *, const eg_tensor *, eg_tensor *);
-eg_status eg__dnnl_max_pool2d(const eg__window *, const eg_tensor *, eg_tensor *, eg_tensor **);
-eg_status eg__dnnl_max_pool2d_backward(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *);
-eg_status eg__dnnl_avg_pool2d(const eg__window *, const eg_tensor *, eg_tensor *);
-eg_status eg__dnnl_avg_pool2d_backward(const eg__window *, const eg_tensor *, eg_tensor *);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * tensor/dnnl/table.c - the fast table: oneDNN for convolutions, products and pooling, our own loops for the rest.
+ * tensor/dnnl/table.c - the fast table: oneDNN for convolutions and products, our own loops for the rest.
  */
 #include "tensor/dnnl/primitive.h"
 
@@ -13,10 +13,10 @@ const eg_kernels eg__dnnl_kernels = {
     .batch_norm_eval = eg__cpu_batch_norm_eval,
     .batch_norm_backward = eg__cpu_batch_norm_backward,
     .batch_norm_eval_backward = eg__cpu_batch_norm_eval_backward,
-    .max_pool2d = eg__dnnl_max_pool2d,
-    .max_pool2d_backward = eg__dnnl_max_pool2d_backward,
-    .avg_pool2d = eg__dnnl_avg_pool2d,
-    .avg_pool2d_backward = eg__dnnl_avg_pool2d_backward,
+    .max_pool2d = eg__cpu_max_pool2d,
+    .max_pool2d_backward = eg__cpu_max_pool2d_backward,
+    .avg_pool2d = eg__cpu_avg_pool2d,
+    .avg_pool2d_backward = eg__cpu_avg_pool2d_backward,
     .adaptive_avg_pool2d = eg__cpu_adaptive_avg_pool2d,
     .adaptive_avg_pool2d_backward = eg__cpu_adaptive_avg_pool2d_backward,
     .unary = eg__cpu_unary,

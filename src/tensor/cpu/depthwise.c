@@ -1,0 +1,146 @@
+/*
+ * tensor/cpu/depthwise.c - backward of depthwise convolutions (one filter a channel), channels-last. oneDNN 2.6 has no
+ * kernel of its own for the dilated ones, nor for gradients of filters larger than 3x3: it takes its dense kernels group
+ * by group, a hundred times slower.
+ *
+ * As in pooling, one tap of the filters meets an output row as lines. Lines are cut into pieces of at least LONG numbers, for which the
+ * tap's weights are repeated side by side, so that few channels fill the vectors too. A sample is one piece of work.
+ */
+#include "tensor/cpu/pool.h"
+
+#include <string.h>
+
+#define LONG 64
+
+typedef struct depthwise {
+    eg__plane plane;
+    int64_t taps, width;  /* of a tap's repeated weights */
+    float *weights;       /* [taps][width], or of gradients [samples][taps][width] */
+    const float *x, *dy;
+    float *dx;
+    size_t bytes;
+} depthwise;
+
+EG__CLONES static void multiply_add(float *restrict dx, const float *restrict w, const float *restrict dy, int64_t n, int64_t width)
+{
+    for (int64_t at = 0; at < n; at += width) {
+        int64_t left = EG_MIN(width, n - at);
+#pragma omp simd
+        for (int64_t i = 0; i < left; i++)
+            dx[at + i] += w[i] * dy[at + i];
+    }
+}
+
+EG__CLONES static void add_products(float *restrict dw, const float *restrict x, const float *restrict dy, int64_t n, int64_t width)
+{
+    int64_t at = 0;
+    for (; at + 4 * width <= n; at += 4 * width) {
+        const float *restrict a = x + at, *restrict b = dy + at;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++)
+            dw[i] += (a[i] * b[i] + a[i + width] * b[i + width]) +
+                     (a[i + 2 * width] * b[i + 2 * width] + a[i + 3 * width] * b[i + 3 * width]);
+    }
+    for (; at < n; at += width) {
+        int64_t left = EG_MIN(width, n - at);
+#pragma omp simd
+        for (int64_t i = 0; i < left; i++)
+            dw[i] += x[at + i] * dy[at + i];
+    }
+}
+
+/* One output row; gradients of the weights go to `weights`, or where there are none, of the input to dx. */
+static void add_row(const depthwise *d, float *weights, int64_t n, int64_t oh)
+{
+    const eg__plane *p = &d->plane;
+    int64_t channels = p->channels, stride = p->win->stride[1], y_row = (n * p->out[0] + oh) * p->out[1];
+    for (int64_t tap = 0; tap < d->taps; tap++) {
+        int64_t kh = tap / p->win->kernel[1], x_row = (n * p->in[0] + oh * p->win->stride[0] + p->rows[kh].first) * p->in[1];
+        eg__span columns = p->columns[tap % p->win->kernel[1]];
+        int64_t step = stride == 1 ? columns.end - columns.begin : 1; /* outputs a line */
+        for (int64_t o = columns.begin; eg__meets(p, kh, oh) && o < columns.end; o += step) {
+            int64_t x_at = (x_row + o * stride + columns.first) * channels, y_at = (y_row + o) * channels;
+            if (weights)
+                add_products(weights + tap * d->width, d->x + x_at, d->dy + y_at, step * channels, d->width);
+            else
+                multiply_add(d->dx + x_at, d->weights + tap * d->width, d->dy + y_at, step * channels, d->width);
+        }
+    }
+}
+
+static void input_samples(void *arg, int64_t begin, int64_t end)
+{
+    const depthwise *d = arg;
+    int64_t numbers = d->plane.in[0] * d->plane.in[1] * d->plane.channels;
+    memset(d->dx + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
+    for (int64_t n = begin; n < end; n++)
+        for (int64_t oh = 0; oh < d->plane.out[0]; oh++)
+            add_row(d, NULL, n, oh);
+}
+
+static void weight_samples(void *arg, int64_t begin, int64_t end)
+{
+    const depthwise *d = arg;
+    int64_t numbers = d->taps * d->width;
+    memset(d->weights + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
+    for (int64_t n = begin; n < end; n++)
+        for (int64_t oh = 0; oh < d->plane.out[0]; oh++)
+            add_row(d, d->weights + n * numbers, n, oh);
+}
+
+/* Takes memory for the taps' weights, `copies` times. */
+static eg_status depthwise_make(depthwise *d, const eg__window *win, const eg_tensor *x, const eg_tensor *y, int64_t copies)
+{
+    *d = (depthwise){.taps = win->kernel[0] * win->kernel[1]};
+    EG_TRY(eg__plane_make(&d->plane, win, x, y));
+    d->width = d->plane.channels * (win->stride[1] == 1 ? EG_MAX(1, LONG / d->plane.channels) : 1);
+    d->bytes = (size_t)(copies * d->taps * d->width) * sizeof(float);
+    d->weights = eg__pool_take(x->ctx, d->bytes);
+    if (d->weights)
+        return EG_OK;
+    eg__plane_free(&d->plane);
+    return EG_ENOMEM;
+}
+
+static void depthwise_free(depthwise *d)
+{
+    eg__pool_give(d->plane.ctx, d->weights, d->bytes);
+    eg__plane_free(&d->plane);
+}
+
+static int64_t work_of(const depthwise *d, const eg_tensor *y) { return eg_shape_numel(y->shape) * d->taps / 4 + 1; }
+
+eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx)
+{
+    depthwise d;
+    EG_TRY(depthwise_make(&d, win, dx, dy, 1));
+    for (int64_t tap = 0; tap < d.taps; tap++)
+        for (int64_t i = 0; i < d.width; i++)
+            d.weights[tap * d.width + i] = eg__f32(w)[i % d.plane.channels * d.taps + tap];
+    d.dy = eg__f32(dy);
+    d.dx = eg__f32(dx);
+    eg__for_each(dx->ctx, dx->shape.dims[0], work_of(&d, dy), input_samples, &d);
+    depthwise_free(&d);
+    return EG_OK;
+}
+
+eg_status eg__cpu_depthwise_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw)
+{
+    depthwise d;
+    int64_t samples = x->shape.dims[0];
+    EG_TRY(depthwise_make(&d, win, x, dy, samples));
+    int64_t numbers = d.taps * d.width;
+    d.x = eg__f32(x);
+    d.dy = eg__f32(dy);
+    eg__for_each(x->ctx, samples, work_of(&d, dy), weight_samples, &d);
+    for (int64_t tap = 0; tap < d.taps; tap++)
+        for (int64_t c = 0; c < d.plane.channels; c++) {
+            double sum = 0;
+            for (int64_t n = 0; n < samples; n++)
+                for (int64_t i = c; i < d.width; i += d.plane.channels)
+                    sum += (double)d.weights[n * numbers + tap * d.width + i];
+            eg__f32(dw)[c * d.taps + tap] = (float)sum;
+        }
+    depthwise_free(&d);
+    return EG_OK;
+}

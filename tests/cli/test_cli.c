@@ -1,0 +1,359 @@
+/* The program as people use it: commands, results, help, and one clear sentence for each way of going wrong. */
+#include "cli_support.h"
+
+static char *directory; /* with the data and all runs of this file */
+
+static int set_up(void **state)
+{
+    (void)state;
+    directory = temporary_make();
+    write_data(directory);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    temporary_remove(directory);
+    return 0;
+}
+
+/* Runs a command in which every @ stands for the directory. */
+static outcome engraft(const char *pattern)
+{
+    char line[4096] = "";
+    for (const char *p = pattern; *p; p++) {
+        size_t len = strlen(line);
+        snprintf(line + len, sizeof line - len, *p == '@' ? "%s" : "%.1s", *p == '@' ? directory : p);
+    }
+    return run_program(directory, line);
+}
+
+static void expect_status(const char *pattern, const outcome *o, int status)
+{
+    if (o->status != status)
+        fail_msg("engraft %s: exit status %d, expected %d: %s", pattern, o->status, status, o->err);
+}
+
+static void expect_part(const char *pattern, const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("engraft %s: \"%s\" does not contain \"%s\"", pattern, text, part);
+}
+
+/* A command that succeeds and prints one JSON object and nothing else. */
+static json_t *engraft_json(const char *pattern)
+{
+    outcome o = engraft(pattern);
+    expect_status(pattern, &o, 0);
+    json_t *json = json_loads(o.out, 0, NULL);
+    if (!json_is_object(json))
+        fail_msg("engraft %s: not one JSON object: %s", pattern, o.out);
+    outcome_free(o);
+    return json;
+}
+
+/* A command that fails with a single line. */
+static void engraft_fails(const char *pattern, int status, const char *part)
+{
+    outcome o = engraft(pattern);
+    expect_status(pattern, &o, status);
+    expect_part(pattern, o.err, part);
+    assert_string_equal(o.out, "");
+    const char *end = strchr(o.err, '\n');
+    if (strncmp(o.err, "engraft", 7) != 0 || !end || end[1] != '\0')
+        fail_msg("engraft %s: not one line: %s", pattern, o.err);
+    outcome_free(o);
+}
+
+#define SEARCH "search --space cells --data idx:@ --channels 4 --layers 2 --batch 16 --threads 1 --seed 3 "
+
+/* ---------------------------------------------------------------------------------------------- the way from search to eval */
+
+static void test_search_retrain_eval(void **state)
+{
+    (void)state;
+    json_t *search = engraft_json(SEARCH "--strategy spos --epochs 2 --evaluations 3 --out @/s --json");
+    assert_true(json_is_object(json_object_get(search, "arch")));
+    assert_true(json_is_number(json_object_get(search, "seconds")));
+    assert_true(json_is_string(json_object_get(search, "run")));
+
+    json_t *retrain = engraft_json("retrain --run @/s --epochs 3 --batch 16 --lr 0.1 --threads 1 --out @/r --json");
+    double accuracy = json_number_value(json_object_get(retrain, "test_accuracy"));
+    assert_true(accuracy >= 0 && accuracy <= 1);
+    assert_true(json_integer_value(json_object_get(retrain, "params")) > 0);
+    assert_true(json_integer_value(json_object_get(retrain, "macs")) > 0);
+    assert_true(json_is_number(json_object_get(retrain, "seconds")));
+
+    json_t *eval = engraft_json("eval --run @/r --threads 1 --json");
+    const char *const same[] = {"test_accuracy", "params", "macs"};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (!json_equal(json_object_get(eval, same[i]), json_object_get(retrain, same[i])))
+            fail_msg("%s of eval and retrain differ", same[i]);
+
+    json_t *again = engraft_json("retrain --resume --out @/r --json");
+    assert_true(json_equal(again, retrain)); /* it is done: a report */
+    json_t *show = engraft_json("show --run @/r --json");
+    assert_true(json_equal(json_object_get(show, "params"), json_object_get(retrain, "params")));
+    assert_true(json_equal(json_object_get(show, "macs"), json_object_get(retrain, "macs")));
+    json_decref(search), json_decref(retrain), json_decref(eval), json_decref(again), json_decref(show);
+}
+
+static void test_retrain_from_file(void **state)
+{
+    (void)state;
+    json_t *search = engraft_json(SEARCH "--strategy random --out @/random --json");
+    json_t *retrain = engraft_json("retrain --space cells --arch @/random/arch.json --data idx:@ --channels 4 --layers 2 --epochs 1 --batch 16 "
+                                   "--augment off --subset 48 --threads 1 --out @/from_file --json");
+    assert_true(json_is_number(json_object_get(retrain, "test_accuracy")));
+    json_decref(search), json_decref(retrain);
+}
+
+static void test_darts(void **state)
+{
+    (void)state;
+    json_t *search = engraft_json(SEARCH "--strategy darts --epochs 1 --subset 64 --out @/darts --json");
+    assert_true(json_object_size(json_object_get(search, "arch")) > 0);
+    json_decref(search);
+}
+
+static void test_text_output(void **state)
+{
+    (void)state;
+    outcome o = engraft(SEARCH "--strategy random --out @/text");
+    expect_status("search", &o, 0);
+    expect_part("search", o.out, "cell0_op1");
+    outcome_free(o);
+    o = engraft("show --space cells --channels 4 --layers 2");
+    expect_status("show", &o, 0);
+    expect_part("show", o.out, "LayerChoice");
+    expect_part("show", o.out, "params");
+    outcome_free(o);
+}
+
+static void test_show(void **state)
+{
+    (void)state;
+    json_t *show = engraft_json("show --space cells --channels 4 --layers 2 --data idx:@ --json");
+    assert_true(json_integer_value(json_object_get(show, "params")) > 0);
+    assert_true(json_integer_value(json_object_get(show, "macs")) > 0);
+    const json_t *mutables = json_object_get(show, "mutables");
+    assert_true(json_array_size(mutables) > 0);
+    size_t i;
+    const json_t *item;
+    json_array_foreach(mutables, i, item)
+    {
+        assert_true(json_is_string(json_object_get(item, "key")));
+        assert_true(json_is_string(json_object_get(item, "type")));
+        assert_true(json_array_size(json_object_get(item, "candidates")) > 0);
+    }
+    json_decref(show);
+}
+
+static void test_lists(void **state)
+{
+    (void)state;
+    const char *const commands[][2] = {{"spaces --json", "spaces"}, {"strategies --json", "strategies"}};
+    for (size_t i = 0; i < 2; i++) {
+        json_t *json = engraft_json(commands[i][0]);
+        assert_true(json_array_size(json_object_get(json, commands[i][1])) >= 2);
+        json_decref(json);
+    }
+    outcome o = engraft("strategies");
+    expect_part("strategies", o.out, "darts");
+    outcome_free(o);
+}
+
+/* ---------------------------------------------------------------------------------------------- help and wrong use */
+
+static void test_help(void **state)
+{
+    (void)state;
+    const char *const commands[] = {"search", "retrain", "eval", "show", "spaces", "strategies"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char line[64], usage[64];
+        snprintf(line, sizeof line, "%s --help", commands[i]);
+        snprintf(usage, sizeof usage, "usage: engraft %s ", commands[i]);
+        outcome o = engraft(line);
+        expect_status(line, &o, 0);
+        expect_part(line, o.out, usage);
+        expect_part(line, o.out, "--json");
+        assert_string_equal(o.err, "");
+        snprintf(line, sizeof line, "help %s", commands[i]);
+        outcome same = engraft(line);
+        assert_string_equal(o.out, same.out);
+        outcome_free(o);
+        outcome_free(same);
+    }
+    outcome o = engraft("--help");
+    expect_part("--help", o.out, "search");
+    expect_part("--help", o.out, "OMP_WAIT_POLICY");
+    outcome_free(o);
+    o = engraft("--version");
+    assert_string_equal(o.out, "engraft " EG_VERSION_STRING "\n");
+    outcome_free(o);
+}
+
+static void test_wrong_use(void **state)
+{
+    (void)state;
+    const struct {
+        const char *line, *part;
+    } cases[] = {
+        {"", "engraft: no command"},
+        {"serch", "engraft: unknown command 'serch': did you mean 'search'?"},
+        {"help serch", "did you mean 'search'?"},
+        {"help a b", "engraft help: "},
+        {"search --batch 0", "engraft search: option '--batch' takes a whole number of at least 1"},
+        {"search --batch ten", "not 'ten'"},
+        {"search --batch 1e3", "not '1e3'"},
+        {"search --batch 99999999999999999999", "'--batch'"},
+        {"search --epochs 0", "'--epochs'"},
+        {"search --epochs --batch 3", "not '--batch'"},
+        {"search --seed -1", "'--seed'"},
+        {"search --lr 0", "'--lr' takes a number above 0"},
+        {"search --lr nan", "'--lr'"},
+        {"search --space", "engraft search: option '--space' needs a value"},
+        {"search --space cell --out x", "did you mean 'cells'?"},
+        {"search --space cells --strategy dart --out x", "'darts'"},
+        {"search --choice best", "'evolution'"},
+        {"search --out x", "option '--space NAME' is missing"},
+        {"search --space cells", "option '--out DIR' is missing"},
+        {"search --epoch=3 --batc=0", "option '--batch'"}, /* short forms are allowed as long as they are clear */
+        {"search --strategi spos", "unknown option '--strategi': did you mean '--strategy'?"},
+        {"search --s spos", "unknown option '--s'"},
+        {"search -x", "unknown option '-x'"},
+        {"search --json=yes", "option '--json' takes no value"},
+        {"search --data= ", "'--data'"},
+        {"search cells", "'cells' is not an option"},
+        {"retrain --augment maybe --out x", "takes 'on' or 'off'"},
+        {"retrain --out x", "--run DIR"},
+        {"retrain --out x --space cells", "--arch FILE"},
+        {"retrain --run a --arch b --out x", "exclude each other"},
+        {"eval", "option '--run DIR' is missing"},
+        {"show", "either '--space NAME' or '--run DIR'"},
+        {"show --space cells --run x", "either"},
+        {"spaces --all", "engraft spaces: unknown option '--all'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        engraft_fails(cases[i].line, 2, cases[i].part);
+}
+
+/* ---------------------------------------------------------------------------------------------- failures */
+
+static void write_to(const char *name, const char *text)
+{
+    char path[TEMPORARY_PATH_SIZE];
+    FILE *file = fopen(temporary_path(directory, name, path), "wb");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_bad_inputs(void **state)
+{
+    (void)state;
+    write_to("plain", "x");
+    engraft_fails("search --space cells --data idx:@/nowhere --out @/x", 1, "nowhere");
+    engraft_fails("search --space cells --data mnist --out @/x", 1, "mnist");
+    engraft_fails(SEARCH "--strategy random --out @/plain", 1, "/plain'");
+    engraft_fails(SEARCH "--strategy random --out @/plain/x", 1, "/plain");
+    engraft_fails("retrain --run @/nowhere --out @/x", 1, "is no run");
+    engraft_fails("eval --run @/nowhere", 1, "is no run");
+    engraft_fails("show --run @/nowhere", 1, "is no run");
+    engraft_fails("retrain --space cells --arch @/nowhere --data idx:@ --out @/x", 1, "nowhere");
+    engraft_fails("retrain --space cells --arch @/plain --data idx:@ --out @/x", 1, "/plain");
+}
+
+static void test_bad_architectures(void **state)
+{
+    (void)state;
+    json_decref(engraft_json(SEARCH "--strategy random --out @/bad --json"));
+    engraft_fails(SEARCH "--strategy random --out @/bad", 1, "holds a run already");
+    engraft_fails("eval --run @/bad", 1, "no model.safetensors");
+    engraft_fails("search --space cells --resume --out @/bad --seed 4", 1, "seed 3, not 4");
+    write_to("bad/arch.json", "{\"cell0_op1\": \"nonsense\"}");
+    engraft_fails("retrain --run @/bad --out @/y", 1, "cell0_");
+    engraft_fails("show --run @/bad", 1, "cell0_");
+    write_to("bad/arch.json", "{\"cell0_op1\": ");
+    engraft_fails("retrain --run @/bad --out @/y2", 1, "arch.json");
+    write_to("bad/run.json", "{\"space\": 3}");
+    engraft_fails("retrain --run @/bad --out @/y3", 1, "'space'");
+    write_to("bad/run.json", "nonsense");
+    engraft_fails("show --run @/bad", 1, "run.json");
+    char path[TEMPORARY_PATH_SIZE];
+    remove(temporary_path(directory, "bad/arch.json", path));
+    write_to("bad/run.json", "{\"space\": \"cells\"}");
+    engraft_fails("retrain --run @/bad --out @/y4", 1, "not finished");
+}
+
+static void test_bad_checkpoint(void **state)
+{
+    (void)state;
+    json_decref(engraft_json(SEARCH "--strategy spos --epochs 1 --evaluations 2 --out @/ck --json"));
+    char path[TEMPORARY_PATH_SIZE];
+    remove(temporary_path(directory, "ck/result.json", path));
+    write_to("ck/checkpoint/last.safetensors", "nothing like a checkpoint");
+    engraft_fails("search --resume --out @/ck", 1, "last.safetensors");
+    json_decref(engraft_json("retrain --run @/ck --epochs 1 --batch 16 --threads 1 --out @/ckr --json"));
+    write_to("ckr/model.safetensors", "nothing like a model");
+    engraft_fails("eval --run @/ckr", 1, "model.safetensors");
+}
+
+/* A limit on file sizes stands for a full disk; /dev/full for a full output. */
+static void test_no_room(void **state)
+{
+    (void)state;
+    char line[2048];
+    snprintf(line, sizeof line, "search --space cells --data idx:%s --channels 4 --layers 2 --strategy spos --epochs 1 --batch 16 --threads 1 --out %s/full",
+             directory, directory);
+    outcome o = run_limited(directory, line, 4096);
+    expect_status(line, &o, 1);
+    expect_part(line, o.err, "last.safetensors");
+    outcome_free(o);
+    char err[TEMPORARY_PATH_SIZE];
+    temporary_path(directory, "stderr", err);
+    assert_int_equal(wait_program(start_program("search --help", "/dev/full", err, RLIM_INFINITY)), 1);
+    char *text = slurp(err);
+    expect_part("search --help", text, "cannot write standard output");
+    free(text);
+}
+
+static void test_interrupt(void **state)
+{
+    (void)state;
+    char line[2048], out[TEMPORARY_PATH_SIZE], err[TEMPORARY_PATH_SIZE], events[TEMPORARY_PATH_SIZE];
+    snprintf(line, sizeof line,
+             "search --space cells --data idx:%s --channels 4 --layers 2 --strategy spos --epochs 100000 --batch 16 --threads 1 --out %s/int",
+             directory, directory);
+    pid_t child = start_program(line, temporary_path(directory, "stdout", out), temporary_path(directory, "stderr", err), RLIM_INFINITY);
+    temporary_path(directory, "int/events.jsonl", events);
+    for (int i = 0; i < 3000 && access(events, F_OK) != 0; i++)
+        usleep(10000);
+    assert_int_equal(kill(child, SIGINT), 0);
+    assert_int_equal(wait_program(child), 1);
+    char *text = slurp(err);
+    expect_part("search", text, "to go on: engraft search --resume --out ");
+    free(text);
+    assert_int_equal(access(temporary_path(directory, "int/checkpoint/last.safetensors", out), F_OK), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_search_retrain_eval),
+        cmocka_unit_test(test_retrain_from_file),
+        cmocka_unit_test(test_darts),
+        cmocka_unit_test(test_text_output),
+        cmocka_unit_test(test_show),
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_help),
+        cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_bad_inputs),
+        cmocka_unit_test(test_bad_architectures),
+        cmocka_unit_test(test_bad_checkpoint),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_interrupt),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
