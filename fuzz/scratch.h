@@ -1,5 +1,6 @@
 /*
- * fuzz/scratch.h - the fuzzer's bytes as a file: the readers under test take paths, so that reading itself is tested too.
+ * fuzz/scratch.h - the fuzzer's bytes as a file: the readers under test take paths, so that reading itself is tested
+ * too.
  */
 #ifndef EG_FUZZ_SCRATCH_H
 #define EG_FUZZ_SCRATCH_H

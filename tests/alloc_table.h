@@ -65,6 +65,23 @@ static inline void alloc_world_free(const alloc_table *table, void *payload)
     free(world);
 }
 
+/* jansson's parser says "invalid token" when it has no memory for a text: then EFORMAT is as good as ENOMEM. */
+static bool alloc_jansson_failed = false;
+
+static void *alloc_for_jansson(size_t size)
+{
+    void *memory = malloc(size);
+    alloc_jansson_failed = alloc_jansson_failed || !memory;
+    return memory;
+}
+
+static inline bool alloc_failed_well(eg_status status)
+{
+    const eg_error *last = eg_error_last(), *first = eg_error_first();
+    bool misread = alloc_jansson_failed && strstr(first->message, "invalid token");
+    return last->code == status && (misread || (status == EG_ENOMEM && first->code == EG_ENOMEM));
+}
+
 /* One trial; returns how many allocations failed. */
 static inline long alloc_try(const alloc_table *table, const alloc_row *row, long n, bool all_after)
 {
@@ -74,12 +91,13 @@ static inline long alloc_try(const alloc_table *table, const alloc_row *row, lon
     eg_error_clear();
     alloc_fail_all = all_after;
     alloc_failures = 0;
+    alloc_jansson_failed = false;
     alloc_countdown = n;
     eg_status status = row->work(world);
     alloc_countdown = -1;
     long failures = alloc_failures;
     eg_tape_end(tape);
-    if (status != EG_OK && (failures == 0 || status != EG_ENOMEM || eg_error_last()->code != EG_ENOMEM || eg_error_first()->code != EG_ENOMEM))
+    if (status != EG_OK && (failures == 0 || !alloc_failed_well(status)))
         fail_msg("%s, allocation %ld%s: returned %s, last failure (%s, in %s): %s, first: %s", row->covers, n, all_after ? " and all after" : "",
                  eg_status_name(status), eg_status_name(eg_error_last()->code), eg_error_last()->where, eg_error_last()->message,
                  eg_error_first()->message);
@@ -100,15 +118,30 @@ static inline long alloc_next(long n)
     return n + 1 + (n < 100 ? 0 : n / 25);
 }
 
-static inline void alloc_try_rows(const alloc_table *table)
+/** One test for each row: { row.covers, alloc_test_row, NULL, NULL, &target }. */
+typedef struct alloc_target {
+    const alloc_table *table;
+    const alloc_row *row;
+} alloc_target;
+
+static inline void alloc_test_row(void **state)
 {
-    for (size_t i = 0; i < table->n_rows; i++)
-        for (int all_after = 0; all_after < 2; all_after++) {
-            long n = 0;
-            while (alloc_try(table, &table->rows[i], n, all_after) > 0)
-                n = alloc_next(n);
-            assert_true(n > 0); /* a row that allocates nothing tries nothing */
-        }
+    const alloc_target *target = *state;
+    for (int all_after = 0; all_after < 2; all_after++) {
+        long n = 0;
+        while (alloc_try(target->table, target->row, n, all_after) > 0)
+            n = alloc_next(n);
+        assert_true(n > 0); /* a row that allocates nothing tries nothing */
+    }
+}
+
+/** Fills tests[n_rows] and targets[n_rows]. */
+static inline void alloc_make_tests(const alloc_table *table, struct CMUnitTest *tests, alloc_target *targets)
+{
+    for (size_t i = 0; i < table->n_rows; i++) {
+        targets[i] = (alloc_target){table, &table->rows[i]};
+        tests[i] = (struct CMUnitTest){table->rows[i].covers, alloc_test_row, NULL, NULL, &targets[i]};
+    }
 }
 
 /* ---- completeness ---- */
@@ -172,7 +205,7 @@ static inline void alloc_check_complete(const alloc_table *table, const char *he
 /** For main(): each tensor is an allocation, and jansson's memory fails like ours. */
 static inline bool alloc_prepare(void)
 {
-    json_set_alloc_funcs(malloc, free);
+    json_set_alloc_funcs(alloc_for_jansson, free);
     return setenv("EG_POOL", "off", 1) == 0;
 }
 

@@ -14,8 +14,8 @@ extern "C" {
 
 typedef enum eg_dataset_split { EG_TRAIN, EG_TEST } eg_dataset_split;
 
-/** Samples of one shape with labels 0 .. classes-1. Reference-counted; safe to read from several threads. It lives no longer
- *  than its context, in which loaders make their tensors. */
+/** Samples of one shape with labels 0 .. classes-1. Reference-counted; safe to read from several threads. It lives no
+ *  longer than its context, in which loaders make their tensors. */
 typedef struct eg_dataset eg_dataset;
 
 typedef struct eg_dataset_options {
@@ -26,24 +26,29 @@ typedef struct eg_dataset_options {
 } eg_dataset_options;
 /** Opens a data set by a spec, e.g. eg_dataset_open(ctx, "fashion-mnist", .split = EG_TRAIN):
  *    fashion-mnist   Debian's dataset-fashion-mnist (or the folder that EG_FASHION_MNIST names)
- *    idx:DIR         train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-.., each plain or .gz; as many classes as the
- *                    training labels name, which must be 0 .. classes-1
+ *    idx:DIR         train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-.., each plain or .gz;
+ *                    as many classes as the training labels name, which must be 0 .. classes-1
  *    cifar10:DIR     data_batch_*.bin and test_batch.bin, or any *train*.bin and *test*.bin, plain or .gz
- *    csv:FILE        numbers separated by commas, label last (0, 1, ..), a header line without numbers allowed; every fifth row is the test
- *                    split
- *  Values are scaled to 0 .. 1 for images, then normalized by the mean and deviation of each channel (column) of the training split.
- *  NULL: EINVAL (unknown spec), ENOENT, EIO, EFORMAT (file, position, what was expected; labels out of range). */
+ *    csv:FILE        numbers separated by commas, label last (0, 1, ..), a header line without numbers allowed;
+ *                    every fifth row is the test split
+ *  Values are scaled to 0 .. 1 for images, then normalized by the mean and deviation of each channel (column) of the
+ *  training split. NULL: EINVAL (unknown spec), ENOENT, EIO, EFORMAT (file, position, what was expected; labels out of
+ *  range). */
 #define eg_dataset_open(...) eg_dataset_open_with(&(eg_dataset_options){.ctx = __VA_ARGS__})
 EG_API eg_dataset *eg_dataset_open_with(const eg_dataset_options *options);
-/** n samples of `shape` (1 to 3 dimensions; images C, H, W) from memory, copied. EINVAL for a label outside 0 .. classes-1. */
-EG_API eg_dataset *eg_dataset_from_arrays(eg_context *ctx, const float *data, eg_shape shape, const int64_t *labels, size_t n, int64_t classes);
+/** n samples of `shape` (1 to 3 dimensions; images C, H, W) from memory, copied. EINVAL for a label outside 0 ..
+ *  classes-1. */
+EG_API eg_dataset *eg_dataset_from_arrays(eg_context *ctx, const float *data, eg_shape shape, const int64_t *labels,
+                                          size_t n, int64_t classes);
 /** The samples `indices`, of the same set (kept); none when n is 0. EINVAL for an index out of range. */
 EG_API eg_dataset *eg_dataset_subset(eg_dataset *dataset, const size_t *indices, size_t n);
-/** `n` samples drawn with `seed`, classes in equal shares as far as they go, in the set's order; all when n is 0 or too large. */
+/** `n` samples drawn with `seed`, classes in equal shares as far as they go, in the set's order; all when n is 0 or too
+ *  large. */
 EG_API eg_dataset *eg_dataset_sample(eg_dataset *dataset, size_t n, uint64_t seed);
-/** Two parts: the first has round(fraction * size) samples; drawn with `seed`, the same fraction of each class. Each part is
- *  the caller's to release; NULL on failure (EINVAL: fraction outside 0 .. 1). */
-EG_API eg_status eg_dataset_divide(eg_dataset *dataset, double fraction, uint64_t seed, eg_dataset **first, eg_dataset **second);
+/** Two parts: the first has round(fraction * size) samples; drawn with `seed`, the same fraction of each class. Each
+ *  part is the caller's to release; NULL on failure (EINVAL: fraction outside 0 .. 1). */
+EG_API eg_status eg_dataset_divide(eg_dataset *dataset, double fraction, uint64_t seed, eg_dataset **first,
+                                   eg_dataset **second);
 EG_API eg_dataset *eg_dataset_retain(eg_dataset *dataset);
 EG_API void eg_dataset_release(eg_dataset *dataset);
 EG_API size_t eg_dataset_size(const eg_dataset *dataset);
@@ -57,16 +62,16 @@ EG_API eg_status eg_dataset_read(const eg_dataset *dataset, size_t i, float *out
 
 /* ---------------------------------------------------------------------------------------------- transforms */
 
-/** Augmentation of one sample, (C, H, W) in place, after normalization. `scratch` has room for another sample. `rng` depends on
- *  seed, epoch and sample only. Must be thread-safe. */
+/** Augmentation of one sample, (C, H, W) in place, after normalization. `scratch` has room for another sample. `rng`
+ *  depends on seed, epoch and sample only. Must be thread-safe. */
 typedef void (*eg_transform_fn)(const void *payload, float *sample, eg_shape shape, float *scratch, eg_rng *rng);
 typedef struct eg_transform {
     eg_transform_fn apply;
     double amount;       /* payload of the built-in ones: pass &transform */
     const void *payload; /* of one's own; NULL = the eg_transform itself */
 } eg_transform;
-/** Zeros around, then a random window of the original size. The three transforms here are for images: making a loader of
- *  other samples, or with an amount out of range, is EINVAL. */
+/** Zeros around, then a random window of the original size. The three transforms here are for images: making a loader
+ *  of other samples, or with an amount out of range, is EINVAL. */
 EG_API eg_transform eg_random_crop(int64_t padding);
 /** Left to right with probability p. */
 EG_API eg_transform eg_random_flip(double p);
@@ -75,7 +80,8 @@ EG_API eg_transform eg_cutout(int64_t length);
 
 /* ---------------------------------------------------------------------------------------------- loader */
 
-/** Makes batches in background threads. Order and augmentation depend on seed, epoch and sample, never on the number of workers. */
+/** Makes batches in background threads. Order and augmentation depend on seed, epoch and sample, never on the number of
+ *  workers. */
 typedef struct eg_loader eg_loader;
 
 typedef struct eg_loader_options {
@@ -94,8 +100,8 @@ EG_API eg_loader *eg_loader_new_with(const eg_loader_options *options);
 EG_API void eg_loader_free(eg_loader *loader);
 /** Number of batches of an epoch. */
 EG_API size_t eg_loader_size(const eg_loader *loader);
-/** Goes to a batch of an epoch (its number of batches = the end); workers start on what follows. Called for each epoch; a loader that was never
- *  started begins with batch 0 of epoch 0. EINVAL for a batch beyond the end. */
+/** Goes to a batch of an epoch (its number of batches = the end); workers start on what follows. Called for each epoch;
+ *  a loader that was never started begins with batch 0 of epoch 0. EINVAL for a batch beyond the end. */
 EG_API eg_status eg_loader_start(eg_loader *loader, uint64_t epoch, size_t batch);
 
 typedef struct eg_batch {

@@ -14,11 +14,12 @@ extern "C" {
 #endif
 
 /** Reads all tensors (F32, F64, I64, U8; F16 and BF16 become F32, other integer types I64) in file order. 4-d
- *  tensors are row-major. *metadata (may be NULL) receives the JSON text of "__metadata__" ("{}" when absent), for eg_free().
- *  NULL on failure: ENOENT, EIO (also what is not a regular file), EFORMAT (naming the tensor). */
+ *  tensors are row-major. *metadata (may be NULL) receives the JSON text of "__metadata__" ("{}" when absent), for
+ *  eg_free(). NULL on failure: ENOENT, EIO (also what is not a regular file), EFORMAT (naming the tensor). */
 EG_API eg_state *eg_safetensors_load(eg_context *ctx, const char *path, char **metadata);
-/** Writes F32, F64, I64 and U8 tensors, those of wide types first (so that each is aligned in a mapped file), then by name;
- *  `metadata`: JSON object of strings or NULL. EINVAL for tensors without numbers and for metadata of another form, EIO. */
+/** Writes F32, F64, I64 and U8 tensors, those of wide types first (so that each is aligned in a mapped file), then by
+ *  name; `metadata`: JSON object of strings or NULL. EINVAL for tensors without numbers and for metadata of another
+ *  form, EIO. */
 EG_API eg_status eg_safetensors_save(const eg_state *state, const char *path, const char *metadata);
 
 /** The state of a model in one call each. */

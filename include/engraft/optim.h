@@ -19,7 +19,7 @@ typedef struct eg_sgd_options {
     eg_context *ctx;  /* needed only without a model */
     double lr;        /* above 0 */
     double momentum, dampening, weight_decay;
-    bool nesterov;    /* needs momentum and no dampening */
+    bool nesterov; /* needs momentum and no dampening */
 } eg_sgd_options;
 /** eg_sgd(net, .lr = 0.025, .momentum = 0.9, .weight_decay = 3e-4) */
 #define eg_sgd(...) eg_sgd_with(&(eg_sgd_options){.model = __VA_ARGS__})
@@ -43,32 +43,36 @@ EG_API eg_optimizer *eg_adamw_with(const eg_adam_options *options);
 EG_API void eg_optimizer_free(eg_optimizer *optimizer);
 
 /** A further parameter group with its own learning rate and weight decay (unset: the optimizer's). In checkpoints the
- *  parameters are called "<name>.0", "<name>.1", .., those of a module "<prefix><path>" (tensors shared inside the module
- *  once). EINVAL for a tensor or a name that is in a group already; then nothing is added. */
+ *  parameters are called "<name>.0", "<name>.1", .., those of a module "<prefix><path>" (tensors shared inside the
+ *  module once). EINVAL for a tensor or a name that is in a group already; then nothing is added. */
 typedef struct eg_group_options {
     size_t struct_size;
     eg_opt_f64 lr, weight_decay;
 } eg_group_options;
-EG_API eg_status eg_optimizer_add(eg_optimizer *optimizer, const char *name, eg_tensor *const *params, size_t n, const eg_group_options *options);
-EG_API eg_status eg_optimizer_add_module(eg_optimizer *optimizer, const char *prefix, eg_module *m, const eg_group_options *options);
+EG_API eg_status eg_optimizer_add(eg_optimizer *optimizer, const char *name, eg_tensor *const *params, size_t n,
+                                  const eg_group_options *options);
+EG_API eg_status eg_optimizer_add_module(eg_optimizer *optimizer, const char *prefix, eg_module *m,
+                                         const eg_group_options *options);
 
 /** One update of all parameters that have a gradient. NULL: EINVAL or the pending failure. */
 EG_API eg_status eg_optimizer_step(eg_optimizer *optimizer);
 EG_API void eg_optimizer_zero_grad(eg_optimizer *optimizer);
-/** Scales all gradients so that their common 2-norm is at most max_norm; *norm (may be NULL) receives it before. EINVAL when not finite. */
+/** Scales all gradients so that their common 2-norm is at most max_norm; *norm (may be NULL) receives it before. EINVAL
+ *  when not finite. */
 EG_API eg_status eg_optimizer_clip_grad_norm(eg_optimizer *optimizer, double max_norm, double *norm);
 EG_API size_t eg_optimizer_n_groups(const eg_optimizer *optimizer);
 EG_API double eg_optimizer_lr(const eg_optimizer *optimizer, size_t group);
-/** Sets a learning rate by hand, now. A schedule in force goes on from there: what it still does is scaled alike, so that the
- *  rate it would give at its present position is this one. Where the schedule has nothing of the initial rate left (the end
- *  of a cosine), `lr` holds until the schedule's next step. EINVAL unless finite and at least 0. */
+/** Sets a learning rate by hand, now. A schedule in force goes on from there: what it still does is scaled alike, so
+ *  that the rate it would give at its present position is this one. Where the schedule has nothing of the initial rate
+ *  left (the end of a cosine), `lr` holds until the schedule's next step. EINVAL unless finite and at least 0. */
 EG_API eg_status eg_optimizer_set_lr(eg_optimizer *optimizer, size_t group, double lr);
-/** State (momentum buffers, moments, step counts) under "<prefix><parameter>.<name>" and the groups' present and initial
- *  learning rates as "<prefix>lr" and "<prefix>initial_lr" (float64); buffers are not copied. `prefix` may be NULL. */
+/** State (momentum buffers, moments, step counts) under "<prefix><parameter>.<name>" and the groups' present and
+ *  initial learning rates as "<prefix>lr" and "<prefix>initial_lr" (float64); buffers are not copied. `prefix` may be
+ *  NULL. */
 EG_API eg_status eg_optimizer_state(eg_optimizer *optimizer, const char *prefix, eg_state *state);
-/** Takes copies; what follows is equal bit for bit to the run that was saved. To resume with a schedule, set its position
- *  first, then load. Nothing is changed on failure: ENOENT for what is missing or, with a prefix that is not empty, for
- *  names under it that are not this optimizer's; ESHAPE, EDTYPE. */
+/** Takes copies; what follows is equal bit for bit to the run that was saved. To resume with a schedule, set its
+ *  position first, then load. Nothing is changed on failure: ENOENT for what is missing or, with a prefix that is not
+ *  empty, for names under it that are not this optimizer's; ESHAPE, EDTYPE. */
 EG_API eg_status eg_optimizer_load_state(eg_optimizer *optimizer, const char *prefix, const eg_state *state);
 
 /* ---- schedules: each sets lr = its factor at step t * the group's initial lr; t grows by eg_scheduler_step() ---- */
@@ -81,14 +85,18 @@ typedef struct eg_scheduler eg_scheduler;
 EG_API eg_scheduler *eg_step_lr(eg_optimizer *optimizer, int64_t step_size, double gamma);
 /** gamma to the number of milestones (rising) that are <= t. */
 EG_API eg_scheduler *eg_multi_step_lr(eg_optimizer *optimizer, const int64_t *milestones, size_t n, double gamma);
-/** From the initial lr to eta_min over t_max steps along a half cosine (stays at eta_min after). Loshchilov and Hutter 2017. */
+/** From the initial lr to eta_min over t_max steps along a half cosine (stays at eta_min after). Loshchilov and Hutter
+ *  2017. */
 EG_API eg_scheduler *eg_cosine_lr(eg_optimizer *optimizer, int64_t t_max, double eta_min);
-/** From start_factor (0 .. 1) to 1 over warmup steps, then `after` (of the same optimizer; taken over, also on failure; its t
- *  starts at 0 there), or constant when NULL. */
-EG_API eg_scheduler *eg_linear_warmup_lr(eg_optimizer *optimizer, int64_t warmup, double start_factor, eg_scheduler *after);
-/** Smith's 1-cycle with cosine annealing, torch's defaults: up from max_lr / div_factor (0 = 25) over pct_start (0 = 0.3) of total_steps, down to
- *  initial / final_div_factor (0 = 1e4), where it stays. Replaces the groups' lr; momentum is left alone. */
-EG_API eg_scheduler *eg_one_cycle_lr(eg_optimizer *optimizer, double max_lr, int64_t total_steps, double pct_start, double div_factor, double final_div_factor);
+/** From start_factor (0 .. 1) to 1 over warmup steps, then `after` (of the same optimizer; taken over, also on failure;
+ *  its t starts at 0 there), or constant when NULL. */
+EG_API eg_scheduler *eg_linear_warmup_lr(eg_optimizer *optimizer, int64_t warmup, double start_factor,
+                                         eg_scheduler *after);
+/** Smith's 1-cycle with cosine annealing, torch's defaults: up from max_lr / div_factor (0 = 25) over pct_start (0 =
+ *  0.3) of total_steps, down to initial / final_div_factor (0 = 1e4), where it stays. Replaces the groups' lr; momentum
+ *  is left alone. */
+EG_API eg_scheduler *eg_one_cycle_lr(eg_optimizer *optimizer, double max_lr, int64_t total_steps, double pct_start,
+                                     double div_factor, double final_div_factor);
 EG_API eg_status eg_scheduler_step(eg_scheduler *scheduler);
 /** t; setting it puts the learning rates where they were then (resume). */
 EG_API int64_t eg_scheduler_position(const eg_scheduler *scheduler);

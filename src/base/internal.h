@@ -90,6 +90,9 @@ uint64_t eg__hash(const void *data, size_t size, uint64_t seed);
  *  when none is near. Writes into `text` and returns it. */
 const char *eg__closest(const char *name, const char *const *names, size_t n, char *text, size_t size);
 
+/** Whether a text is well-formed UTF-8 (as JSON demands): no overlong forms, no surrogates. */
+bool eg__is_utf8(const char *text);
+
 /* ---- files ---- */
 
 /** Reads a whole file of at most `max` bytes (0 = any size); *data is NUL-terminated, for eg_free. ENOENT, EIO, EFORMAT

@@ -11,7 +11,8 @@ json_t *eg__json_parse(const char *text, size_t size, const char *what)
     json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (json)
         return json;
-    if (json_error_code(&error) == json_error_out_of_memory)
+    /* jansson leaves the text empty when it is out of memory itself */
+    if (json_error_code(&error) == json_error_out_of_memory || !error.text[0])
         eg_fail(EG_ENOMEM, "out of memory: '%s'", what);
     else
         eg_fail(EG_EFORMAT, "'%s' line %d column %d: %s", what, error.line, error.column, error.text);
@@ -38,13 +39,14 @@ static int append(const char *data, size_t size, void *payload)
 
 char *eg__json_text(const json_t *json)
 {
-    eg__buf buf = {0};
-    size_t flags = JSON_SORT_KEYS | JSON_INDENT(2) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY;
-    if (json_dump_callback(json, append, &buf, flags) != 0 && !buf.failed) {
-        eg__buf_free(&buf);
-        eg_fail(EG_EINVAL, "cannot write as JSON: not a JSON value, or a number that is not finite");
+    if (!json) {
+        eg_fail(EG_EINVAL, "cannot write as JSON: not a JSON value");
         return NULL;
     }
+    eg__buf buf = {0};
+    size_t flags = JSON_SORT_KEYS | JSON_INDENT(2) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY;
+    if (json_dump_callback(json, append, &buf, flags) != 0)
+        buf.failed = true; /* jansson holds nothing that it could not write: it is out of memory */
     eg__buf_append(&buf, "\n", 1);
     return eg__buf_take(&buf);
 }

@@ -1,5 +1,5 @@
 /*
- * base/strings.c - hashing, and "did you mean".
+ * base/strings.c - hashing, UTF-8, and "did you mean".
  */
 #include "base/internal.h"
 
@@ -31,6 +31,25 @@ uint64_t eg__hash(const void *data, size_t size, uint64_t seed)
     if (size > 0)
         h = (h ^ load(p, size)) * UINT64_C(0x9e3779b97f4a7c15);
     return mix(h);
+}
+
+bool eg__is_utf8(const char *text)
+{
+    static const uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};
+    for (const unsigned char *p = (const unsigned char *)text; *p;) {
+        unsigned lead = *p++, more = lead < 0x80 ? 0 : lead >> 5 == 6 ? 1 : lead >> 4 == 14 ? 2 : lead >> 3 == 30 ? 3 : 4;
+        if (more == 4)
+            return false;
+        uint32_t point = more == 0 ? lead : lead & (0x3fu >> more);
+        for (unsigned i = 0; i < more; i++, p++) {
+            if (*p >> 6 != 2) /* the end of the text too */
+                return false;
+            point = point << 6 | (*p & 0x3fu);
+        }
+        if (point < smallest[more] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000))
+            return false;
+    }
+    return true;
 }
 
 enum { MAX_NAME = 63, MAX_HINTS = 3 };

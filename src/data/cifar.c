@@ -9,7 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANNELS = 3, SIDE = 32, PIXELS = SIDE * SIDE, IMAGE = CHANNELS * PIXELS, RECORD = 1 + IMAGE, CLASSES = 10, CHUNK = 256 };
+enum {
+    CHANNELS = 3,
+    SIDE = 32,
+    PIXELS = SIDE * SIDE,
+    IMAGE = CHANNELS * PIXELS,
+    RECORD = 1 + IMAGE,
+    CLASSES = 10,
+    CHUNK = 256
+};
 /* Ten times the real set: what a small file of crafted gzip data may make us take. */
 #define MOST_RECORDS ((size_t)600000)
 
@@ -27,7 +35,8 @@ static void cifar_free(cifar *set)
 
 static eg_status take_record(cifar *set, const uint8_t *record, const char *path, size_t position)
 {
-    EG_CHECK(record[0] < CLASSES, EG_EFORMAT, "'%s': label %d of record %zu, expected 0 .. %d", path, record[0], position, CLASSES - 1);
+    EG_CHECK(record[0] < CLASSES, EG_EFORMAT, "'%s': label %d of record %zu, expected 0 .. %d", path, record[0],
+             position, CLASSES - 1);
     EG_CHECK(set->n < MOST_RECORDS, EG_EFORMAT, "'%s': more than %zu records", path, MOST_RECORDS);
     EG_TRY(eg__grow(&set->images, &set->images_capacity, set->n + 1, IMAGE));
     EG_TRY(eg__grow(&set->labels, &set->labels_capacity, set->n + 1, sizeof *set->labels));
@@ -41,8 +50,8 @@ static eg_status read_records(eg__input *input, cifar *set, uint8_t *chunk)
     size_t got, position = 0;
     do {
         EG_TRY(eg__input_read(input, chunk, (size_t)CHUNK * RECORD, &got));
-        EG_CHECK(got % RECORD == 0, EG_EFORMAT, "'%s': %zu bytes after %zu records, expected records of %d", input->path, got % RECORD,
-                 position + got / RECORD, RECORD);
+        EG_CHECK(got % RECORD == 0, EG_EFORMAT, "'%s': %zu bytes after %zu records, expected records of %d",
+                 input->path, got % RECORD, position + got / RECORD, RECORD);
         for (size_t i = 0; i < got / RECORD; i++)
             EG_TRY(take_record(set, chunk + i * RECORD, input->path, position++));
     } while (got == (size_t)CHUNK * RECORD);
@@ -112,7 +121,8 @@ static eg_status find_names(const char *directory, const char *glob, names *list
     size_t kept = 0;
     for (size_t i = 0; i < list->n; i++) {
         size_t length = kept > 0 ? strlen(list->items[kept - 1]) : 0;
-        if (length > 0 && strncmp(list->items[i], list->items[kept - 1], length) == 0 && strcmp(list->items[i] + length, ".gz") == 0)
+        if (length > 0 && strncmp(list->items[i], list->items[kept - 1], length) == 0 &&
+            strcmp(list->items[i] + length, ".gz") == 0)
             eg_free(list->items[i]);
         else
             list->items[kept++] = list->items[i];

@@ -72,8 +72,8 @@ static bool is_header(const reader *r)
 static eg_status add_value(reader *r, size_t field, double value)
 {
     eg__csv *csv = r->csv;
-    EG_CHECK(fabs(value) <= 3.4028234663852886e38, EG_EFORMAT, "'%s': line %zu, field %zu: %g is outside of float32", r->path, r->line,
-             field, value);
+    EG_CHECK(fabs(value) <= 3.4028234663852886e38, EG_EFORMAT, "'%s': line %zu, field %zu: %g is outside of float32",
+             r->path, r->line, field, value);
     size_t used = csv->rows * csv->columns + field - 1;
     EG_TRY(eg__grow(&csv->values, &r->values_capacity, used + 1, sizeof *csv->values));
     csv->values[used] = (float)value;
@@ -100,15 +100,16 @@ static eg_status read_row(reader *r)
         int length = 0;
         while (length < 40 && !at_line_end(start + length, r->end) && start[length] != ',')
             length++;
-        EG_CHECK(read_number(&r->at, r->end, &value), EG_EFORMAT, "'%s': line %zu, field %zu: '%.*s' is not a number", r->path, r->line,
-                 field, length, start);
+        EG_CHECK(read_number(&r->at, r->end, &value), EG_EFORMAT, "'%s': line %zu, field %zu: '%.*s' is not a number",
+                 r->path, r->line, field, length, start);
         bool last = at_line_end(r->at, r->end);
         if (last && csv->rows == 0)
             csv->columns = field - 1;
-        EG_CHECK(!last || (field > 1 && field - 1 == csv->columns), EG_EFORMAT, "'%s': line %zu has %zu fields, expected %zu", r->path,
-                 r->line, field, csv->rows == 0 ? 2 : csv->columns + 1);
-        EG_CHECK(last || csv->rows == 0 || field <= csv->columns, EG_EFORMAT, "'%s': line %zu has more than %zu fields", r->path, r->line,
-                 csv->columns + 1);
+        EG_CHECK(!last || (field > 1 && field - 1 == csv->columns), EG_EFORMAT,
+                 "'%s': line %zu has %zu fields, expected %zu", r->path, r->line, field,
+                 csv->rows == 0 ? 2 : csv->columns + 1);
+        EG_CHECK(last || csv->rows == 0 || field <= csv->columns, EG_EFORMAT, "'%s': line %zu has more than %zu fields",
+                 r->path, r->line, csv->columns + 1);
         if (last) {
             EG_TRY(add_label(r, value));
             csv->rows++;
@@ -130,7 +131,8 @@ static eg_status read_rows(reader *r)
             EG_TRY(read_row(r));
         first = false;
     }
-    EG_CHECK(r->csv->rows > 0, EG_EFORMAT, "'%s': has no rows, expected numbers separated by commas, label last", r->path);
+    EG_CHECK(r->csv->rows > 0, EG_EFORMAT, "'%s': has no rows, expected numbers separated by commas, label last",
+             r->path);
     return EG_OK;
 }
 
@@ -200,7 +202,8 @@ static eg_dataset *take_split(const eg_dataset_options *options, const eg__csv *
     }
     for (size_t i = 0, k = 0; i < csv->rows; i++)
         if (is_test(i) == test) {
-            memcpy(dataset->values + k * csv->columns, csv->values + i * csv->columns, csv->columns * sizeof *dataset->values);
+            memcpy(dataset->values + k * csv->columns, csv->values + i * csv->columns,
+                   csv->columns * sizeof *dataset->values);
             dataset->labels[k++] = csv->labels[i];
         }
     return dataset;
@@ -219,7 +222,8 @@ eg_dataset *eg__open_csv(const eg_dataset_options *options, const char *path)
         return NULL;
     eg_dataset *dataset = NULL;
     if (csv.rows < TEST_EVERY)
-        eg_fail(EG_EFORMAT, "'%s': has %zu rows, expected at least %d: each fifth is for testing", path, csv.rows, TEST_EVERY);
+        eg_fail(EG_EFORMAT, "'%s': has %zu rows, expected at least %d: each fifth is for testing", path, csv.rows,
+                TEST_EVERY);
     else {
         if (!options->normalize_off)
             normalize(&csv);

@@ -158,12 +158,14 @@ static eg_status check_arrays(const float *data, eg_shape shape, const int64_t *
     char text[EG_SHAPE_TEXT_SIZE];
     EG_CHECK(data && labels, EG_EINVAL, "data set from arrays: %s is NULL", data ? "labels" : "data");
     EG_CHECK(shape.ndim >= 1 && shape.ndim <= 3 && eg_shape_numel(shape) > 0, EG_EINVAL,
-             "data set from arrays: shape %s, expected 1 to 3 dimensions above 0", eg_shape_format(shape, text, sizeof text));
-    EG_CHECK(n > 0 && classes > 0, EG_EINVAL, "data set from arrays: %zu samples of %lld classes, expected at least one", n,
-             (long long)classes);
+             "data set from arrays: shape %s, expected 1 to 3 dimensions above 0",
+             eg_shape_format(shape, text, sizeof text));
+    EG_CHECK(n > 0 && classes > 0, EG_EINVAL,
+             "data set from arrays: %zu samples of %lld classes, expected at least one", n, (long long)classes);
     for (size_t i = 0; i < n; i++)
-        EG_CHECK(labels[i] >= 0 && labels[i] < classes, EG_EINVAL, "data set from arrays: label %lld of sample %zu, expected 0 .. %lld",
-                 (long long)labels[i], i, (long long)classes - 1);
+        EG_CHECK(labels[i] >= 0 && labels[i] < classes, EG_EINVAL,
+                 "data set from arrays: label %lld of sample %zu, expected 0 .. %lld", (long long)labels[i], i,
+                 (long long)classes - 1);
     return EG_OK;
 }
 

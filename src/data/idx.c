@@ -18,13 +18,15 @@ static eg_status read_header(eg__input *input, int ndim, eg__idx *idx, size_t *t
     EG_TRY(eg__input_read(input, header, size, &got));
     EG_CHECK(got == size, EG_EFORMAT, "'%s': ends after %zu bytes, expected a header of %zu", input->path, got, size);
     uint32_t magic = big_endian(header), expected = 0x0800u + (uint32_t)ndim;
-    EG_CHECK(magic == expected, EG_EFORMAT, "'%s': magic number 0x%08x, expected 0x%08x (%d-dimensional array of bytes)", input->path,
-             magic, expected, ndim);
+    EG_CHECK(magic == expected, EG_EFORMAT,
+             "'%s': magic number 0x%08x, expected 0x%08x (%d-dimensional array of bytes)", input->path, magic, expected,
+             ndim);
     uint64_t product = 1, limit = EG_MIN(input->limit, (uint64_t)PTRDIFF_MAX);
     for (int i = 0; i < ndim; i++) {
         uint32_t size_i = big_endian(header + 4 + 4 * i);
         EG_CHECK(size_i > 0, EG_EFORMAT, "'%s': dimension %d is 0, expected at least 1", input->path, i);
-        EG_CHECK(product <= limit / size_i, EG_EFORMAT, "'%s': the header claims more data than the file can hold", input->path);
+        EG_CHECK(product <= limit / size_i, EG_EFORMAT, "'%s': the header claims more data than the file can hold",
+                 input->path);
         product *= size_i;
         idx->dims[i] = size_i;
     }
@@ -86,12 +88,13 @@ static eg_status read_part(const char *directory, bool train, idx_part *part)
     EG_TRY(read_array(directory, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte", 3, &part->images, NULL));
     EG_TRY(read_array(directory, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte", 1, &part->labels,
                       &part->labels_path));
-    EG_CHECK(part->images.dims[0] == part->labels.dims[0], EG_EFORMAT, "'%s': %zu labels for %zu images", part->labels_path,
-             part->labels.dims[0], part->images.dims[0]);
+    EG_CHECK(part->images.dims[0] == part->labels.dims[0], EG_EFORMAT, "'%s': %zu labels for %zu images",
+             part->labels_path, part->labels.dims[0], part->images.dims[0]);
     return EG_OK;
 }
 
-/* As many classes as the training labels name; a label beyond that number leaves a gap, and is reported by check_labels(). */
+/* As many classes as the training labels name; a label beyond that number leaves a gap, and is reported by
+ * check_labels(). */
 static int64_t count_classes(const eg__idx *labels)
 {
     bool seen[256] = {false};
@@ -106,16 +109,18 @@ static int64_t count_classes(const eg__idx *labels)
 static eg_status check_labels(const idx_part *part, int64_t classes)
 {
     for (size_t i = 0; i < part->labels.dims[0]; i++)
-        EG_CHECK(part->labels.data[i] < classes, EG_EFORMAT, "'%s': label %d at position %zu, expected 0 .. %lld", part->labels_path,
-                 part->labels.data[i], i, (long long)classes - 1);
+        EG_CHECK(part->labels.data[i] < classes, EG_EFORMAT, "'%s': label %d at position %zu, expected 0 .. %lld",
+                 part->labels_path, part->labels.data[i], i, (long long)classes - 1);
     return EG_OK;
 }
 
 /* Takes the images out of `part`. */
-static eg_dataset *make_dataset(const eg_dataset_options *options, idx_part *part, const uint8_t *train, size_t n_train, int64_t classes)
+static eg_dataset *make_dataset(const eg_dataset_options *options, idx_part *part, const uint8_t *train, size_t n_train,
+                                int64_t classes)
 {
     const size_t *dims = part->images.dims;
-    eg_dataset *dataset = eg__dataset_new(options->ctx, EG_SHAPE(1, (int64_t)dims[1], (int64_t)dims[2]), dims[0], classes);
+    eg_dataset *dataset =
+        eg__dataset_new(options->ctx, EG_SHAPE(1, (int64_t)dims[1], (int64_t)dims[2]), dims[0], classes);
     if (!dataset)
         return NULL;
     dataset->labels = eg__calloc(dims[0], sizeof *dataset->labels);
@@ -146,7 +151,8 @@ static eg_dataset *open_folder(const eg_dataset_options *options, const char *di
             status = check_labels(&test, classes);
         const size_t *a = train.images.dims, *b = test.images.dims;
         if (status == EG_OK && (a[1] != b[1] || a[2] != b[2]))
-            status = eg_fail(EG_EFORMAT, "'%s': test images of %zux%zu, expected %zux%zu as in training", directory, b[1], b[2], a[1], a[2]);
+            status = eg_fail(EG_EFORMAT, "'%s': test images of %zux%zu, expected %zux%zu as in training", directory,
+                             b[1], b[2], a[1], a[2]);
     }
     if (status == EG_OK)
         dataset = make_dataset(options, wanted, train.images.data, train.images.dims[0], classes);
@@ -168,7 +174,8 @@ eg_dataset *eg__open_fashion_mnist(const eg_dataset_options *options, const char
         directory = "/usr/share/datasets/fashion-mnist";
     if (!eg__file_exists(directory)) {
         eg_fail(EG_ENOENT,
-                "fashion-mnist: there is no '%s'; install the package dataset-fashion-mnist or let EG_FASHION_MNIST name the folder",
+                "fashion-mnist: there is no '%s'; install the package dataset-fashion-mnist or let EG_FASHION_MNIST "
+                "name the folder",
                 directory);
         return NULL;
     }

@@ -17,7 +17,8 @@
 static eg_status open_file(const char *path, int *fd, uint64_t *size)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    EG_CHECK(*fd >= 0, errno == ENOENT || errno == ENOTDIR ? EG_ENOENT : EG_EIO, "cannot open '%s': %s", path, strerror(errno));
+    EG_CHECK(*fd >= 0, errno == ENOENT || errno == ENOTDIR ? EG_ENOENT : EG_EIO, "cannot open '%s': %s", path,
+             strerror(errno));
     struct stat info;
     if (fstat(*fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(*fd);
@@ -77,7 +78,8 @@ eg_status eg__input_read(eg__input *input, void *out, size_t n, size_t *got)
         const char *text = gzerror(input->file, &code);
         EG_CHECK(code != Z_ERRNO, EG_EIO, "cannot read '%s': %s", input->path, strerror(errno));
         EG_CHECK(code != Z_MEM_ERROR, EG_ENOMEM, "cannot read '%s': out of memory", input->path);
-        EG_CHECK(code == Z_OK || code == Z_STREAM_END, EG_EFORMAT, "'%s': compressed data is broken: %s", input->path, text);
+        EG_CHECK(code == Z_OK || code == Z_STREAM_END, EG_EFORMAT, "'%s': compressed data is broken: %s", input->path,
+                 text);
         if (count <= 0)
             break;
     }

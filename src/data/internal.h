@@ -9,8 +9,9 @@
 
 #include <stdatomic.h>
 
-/** Samples lie in logical order (C, H, W), one after the other: as bytes, which a table per channel turns into the final numbers, or as the
- *  final numbers themselves. A subset has neither: it lists samples of `root`, which is never a subset. */
+/** Samples lie in logical order (C, H, W), one after the other: as bytes, which a table per channel turns into the
+ * final numbers, or as the final numbers themselves. A subset has neither: it lists samples of `root`, which is never a
+ * subset. */
 struct eg_dataset {
     atomic_size_t refs;
     eg_context *ctx;
@@ -55,7 +56,8 @@ typedef struct eg__idx {
     uint8_t *data;
     size_t dims[3];
 } eg__idx;
-/** Reads an array of `ndim` (1 or 3) dimensions; data is for eg_free(). EFORMAT unless the file holds exactly what its header says. */
+/** Reads an array of `ndim` (1 or 3) dimensions; data is for eg_free(). EFORMAT unless the file holds exactly what its
+ * header says. */
 eg_status eg__idx_read(eg__input *input, int ndim, eg__idx *idx);
 
 typedef struct eg__csv {

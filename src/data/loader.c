@@ -1,8 +1,9 @@
 /*
  * data/loader.c - batches, made in the caller or ahead of time by threads.
  *
- * Threads fill plain buffers in a ring, batch b in slot b mod slots; only the consumer makes tensors. `made`, `taken` and
- * the flags of the slots change under the lock; a slot's buffer belongs to the thread that makes it until it is ready, then to the consumer.
+ * Threads fill plain buffers in a ring, batch b in slot b mod slots; only the consumer makes tensors. `made`, `taken`
+ * and the flags of the slots change under the lock; a slot's buffer belongs to the thread that makes it until it is
+ * ready, then to the consumer.
  */
 #include "data/internal.h"
 #include "tensor/internal.h"
@@ -185,7 +186,8 @@ static eg_status make_buffers(eg_loader *l, const eg_loader_options *o)
         if (!l->workers[i].sample)
             return EG_ENOMEM;
     }
-    EG_CHECK(length == 0 || numel <= SIZE_MAX / sizeof(float) / length, EG_EINVAL, "loader: a batch of %zu is too large", length);
+    EG_CHECK(length == 0 || numel <= SIZE_MAX / sizeof(float) / length, EG_EINVAL,
+             "loader: a batch of %zu is too large", length);
     for (size_t i = 0; i < l->n_slots; i++) {
         l->slots[i].x = eg__calloc(EG_MAX(length, 1) * numel, sizeof(float));
         l->slots[i].y = eg__calloc(EG_MAX(length, 1), sizeof(int64_t));

@@ -30,7 +30,8 @@ eg_dataset *eg_dataset_open_with(const eg_dataset_options *options)
             continue;
         if (!f->path == !colon && (!colon || colon[1]))
             return f->open(options, colon ? colon + 1 : "");
-        eg_fail(EG_EINVAL, "data set '%s': expected '%s%s%s'", spec, f->name, f->path ? ":" : "", f->path ? f->path : "");
+        eg_fail(EG_EINVAL, "data set '%s': expected '%s%s%s'", spec, f->name, f->path ? ":" : "",
+                f->path ? f->path : "");
         return NULL;
     }
     eg_fail(EG_EINVAL, "unknown data set '%s', expected 'fashion-mnist', 'idx:DIR', 'cifar10:DIR' or 'csv:FILE'", spec);

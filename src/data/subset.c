@@ -141,7 +141,8 @@ eg_dataset *eg_dataset_sample(eg_dataset *dataset, size_t n, uint64_t seed)
     return sample;
 }
 
-eg_status eg_dataset_divide(eg_dataset *dataset, double fraction, uint64_t seed, eg_dataset **first, eg_dataset **second)
+eg_status eg_dataset_divide(eg_dataset *dataset, double fraction, uint64_t seed, eg_dataset **first,
+                            eg_dataset **second)
 {
     EG_CHECK(first && second, EG_EINVAL, "divide: no place for the parts");
     *first = *second = NULL;

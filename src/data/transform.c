@@ -76,7 +76,8 @@ eg_status eg__transform_check(const eg_transform *transform, eg_shape shape)
         eg_transform_fn apply;
         const char *name;
         double most;
-    } built_in[] = {{random_crop, "random crop", 1 << 20}, {random_flip, "random flip", 1}, {cutout, "cutout", 1 << 20}};
+    } built_in[] = {
+        {random_crop, "random crop", 1 << 20}, {random_flip, "random flip", 1}, {cutout, "cutout", 1 << 20}};
 
     EG_CHECK(transform->apply, EG_EINVAL, "loader: a transform has no function");
     for (size_t i = 0; i < EG_COUNT(built_in); i++) {

@@ -32,7 +32,8 @@ static eg_status open_file(file *f, uint64_t *size)
 {
     /* Without blocking, should the name be a pipe's. */
     int descriptor = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    EG_CHECK(descriptor >= 0, errno == ENOENT || errno == ENOTDIR ? EG_ENOENT : EG_EIO, "cannot open '%s': %s", f->path, strerror(errno));
+    EG_CHECK(descriptor >= 0, errno == ENOENT || errno == ENOTDIR ? EG_ENOENT : EG_EIO, "cannot open '%s': %s", f->path,
+             strerror(errno));
     struct stat info;
     if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(descriptor);
@@ -61,8 +62,8 @@ static eg_status read_header(file *f)
 {
     uint64_t size = 0;
     EG_TRY(open_file(f, &size));
-    EG_CHECK(size >= EG__SAFETENSORS_LENGTH, EG_EFORMAT, "'%s': %llu bytes are too short for a safetensors file", f->path,
-             (unsigned long long)size);
+    EG_CHECK(size >= EG__SAFETENSORS_LENGTH, EG_EFORMAT, "'%s': %llu bytes are too short for a safetensors file",
+             f->path, (unsigned long long)size);
     uint8_t bytes[EG__SAFETENSORS_LENGTH];
     EG_TRY(read_bytes(f, bytes, sizeof bytes));
     uint64_t length = eg__little_endian(bytes, sizeof bytes), left = size - EG__SAFETENSORS_LENGTH;
@@ -87,12 +88,13 @@ static eg_status read_header(file *f)
 
 static eg_status parse_shape(const json_t *json, const char *name, eg_shape *shape)
 {
-    EG_CHECK(json_is_array(json) && json_array_size(json) <= EG_MAX_DIMS, EG_EFORMAT, "tensor '%s': shape is not a list of at most %d sizes",
-             name, EG_MAX_DIMS);
+    EG_CHECK(json_is_array(json) && json_array_size(json) <= EG_MAX_DIMS, EG_EFORMAT,
+             "tensor '%s': shape is not a list of at most %d sizes", name, EG_MAX_DIMS);
     *shape = (eg_shape){.ndim = (int)json_array_size(json)};
     for (int d = 0; d < shape->ndim; d++) {
         const json_t *size = json_array_get(json, (size_t)d);
-        EG_CHECK(json_is_integer(size) && json_integer_value(size) >= 0, EG_EFORMAT, "tensor '%s': dimension %d is not a size", name, d);
+        EG_CHECK(json_is_integer(size) && json_integer_value(size) >= 0, EG_EFORMAT,
+                 "tensor '%s': dimension %d is not a size", name, d);
         shape->dims[d] = json_integer_value(size);
     }
     EG_CHECK(eg_shape_numel(*shape) >= 0, EG_EFORMAT, "tensor '%s': the product of its sizes is too large", name);
@@ -110,13 +112,16 @@ static eg_status parse_entry(const file *f, const char *name, json_t *json, entr
     EG_TRY(parse_shape(json_object_get(json, "shape"), name, &e->shape));
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
     EG_CHECK(json_is_integer(begin) && json_is_integer(end) && json_integer_value(begin) >= 0 &&
-                 json_integer_value(begin) <= json_integer_value(end) && (uint64_t)json_integer_value(end) <= f->data_size,
-             EG_EFORMAT, "tensor '%s': data_offsets are not within the %llu bytes of data", name, (unsigned long long)f->data_size);
+                 json_integer_value(begin) <= json_integer_value(end) &&
+                 (uint64_t)json_integer_value(end) <= f->data_size,
+             EG_EFORMAT, "tensor '%s': data_offsets are not within the %llu bytes of data", name,
+             (unsigned long long)f->data_size);
     e->begin = (uint64_t)json_integer_value(begin);
     e->end = (uint64_t)json_integer_value(end);
     uint64_t bytes = e->end - e->begin, numel = (uint64_t)eg_shape_numel(e->shape);
-    EG_CHECK(bytes % e->type->size == 0 && bytes / e->type->size == numel, EG_EFORMAT, "tensor '%s': %llu bytes for %llu numbers of type %s",
-             name, (unsigned long long)bytes, (unsigned long long)numel, e->type->name);
+    EG_CHECK(bytes % e->type->size == 0 && bytes / e->type->size == numel, EG_EFORMAT,
+             "tensor '%s': %llu bytes for %llu numbers of type %s", name, (unsigned long long)bytes,
+             (unsigned long long)numel, e->type->name);
     e->name = name;
     return EG_OK;
 }
@@ -138,7 +143,8 @@ static eg_status parse_header(file *f)
         return EG_ENOMEM;
     const char *name;
     json_t *value;
-    json_object_foreach(f->header, name, value) {
+    json_object_foreach(f->header, name, value)
+    {
         if (strcmp(name, "__metadata__") == 0)
             continue;
         f->entries[f->n].order = f->n;
@@ -148,11 +154,13 @@ static eg_status parse_header(file *f)
     qsort(f->entries, f->n, sizeof *f->entries, compare_entries);
     uint64_t at = 0;
     for (size_t i = 0; i < f->n; i++) {
-        EG_CHECK(f->entries[i].begin == at, EG_EFORMAT, "tensor '%s' begins at %llu, expected %llu: data must have no gaps and not overlap",
+        EG_CHECK(f->entries[i].begin == at, EG_EFORMAT,
+                 "tensor '%s' begins at %llu, expected %llu: data must have no gaps and not overlap",
                  f->entries[i].name, (unsigned long long)f->entries[i].begin, (unsigned long long)at);
         at = f->entries[i].end;
     }
-    EG_CHECK(at == f->data_size, EG_EFORMAT, "%llu bytes of data, expected %llu", (unsigned long long)f->data_size, (unsigned long long)at);
+    EG_CHECK(at == f->data_size, EG_EFORMAT, "%llu bytes of data, expected %llu", (unsigned long long)f->data_size,
+             (unsigned long long)at);
     return EG_OK;
 }
 

@@ -1,8 +1,8 @@
 /*
  * io/safetensors.h - the parts of the format that reading and writing share.
  *
- * 8 bytes: length of the header, little-endian; the header: a JSON object {name: {"dtype", "shape", "data_offsets"}}; the numbers,
- * little-endian and row-major, without gaps.
+ * 8 bytes: length of the header, little-endian; the header: a JSON object {name: {"dtype", "shape", "data_offsets"}};
+ * the numbers, little-endian and row-major, without gaps.
  */
 #ifndef EG_IO_SAFETENSORS_H
 #define EG_IO_SAFETENSORS_H

@@ -26,7 +26,8 @@ static eg_status list_items(const eg_state *state, item *items)
     for (size_t i = 0; i < eg_state_size(state); i++) {
         item *it = &items[i];
         it->tensor = eg_state_at(state, i, &it->name);
-        EG_CHECK(it->tensor && it->tensor->kind == EG__DENSE && it->tensor->storage, EG_EINVAL, "tensor '%s' has no numbers to save", it->name);
+        EG_CHECK(it->tensor && it->tensor->kind == EG__DENSE && it->tensor->storage, EG_EINVAL,
+                 "tensor '%s' has no numbers to save", it->name);
         EG_CHECK(strcmp(it->name, "__metadata__") != 0, EG_EINVAL, "a tensor cannot be named '__metadata__'");
         it->type = eg__file_type_of(it->tensor->dtype);
         EG_CHECK(it->type, EG_EDTYPE, "tensor '%s' has a type that is not saved", it->name);
@@ -48,7 +49,8 @@ static json_t *describe(const item *it, uint64_t *at)
             json_decref(shape);
             return NULL;
         }
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", it->type->name, "shape", shape, "data_offsets", (json_int_t)begin, (json_int_t)*at);
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", it->type->name, "shape", shape, "data_offsets", (json_int_t)begin,
+                     (json_int_t)*at);
 }
 
 static eg_status parse_metadata(const char *text, json_t **metadata)
@@ -75,15 +77,17 @@ static eg_status fill_header(json_t *header, const item *items, size_t n, json_t
 {
     bool failed = metadata && json_object_set(header, "__metadata__", metadata) != 0;
     uint64_t at = 0;
-    for (size_t i = 0; i < n && !failed; i++)
+    for (size_t i = 0; i < n && !failed; i++) {
+        EG_CHECK(eg__is_utf8(items[i].name), EG_EINVAL, "tensor '%s': the name is no valid UTF-8", items[i].name);
         failed = json_object_set_new(header, items[i].name, describe(&items[i], &at)) != 0;
+    }
     failed = failed || json_dump_callback(header, append, buf, JSON_COMPACT) != 0;
-    EG_CHECK(!failed, EG_ENOMEM, "out of memory for the header, or a name that is not UTF-8");
+    EG_CHECK(!failed, EG_ENOMEM, "out of memory for the header");
     while ((EG__SAFETENSORS_LENGTH + buf->len) % 8 != 0) /* the numbers begin aligned */
         eg__buf_append(buf, " ", 1);
     EG_CHECK(!buf->failed, EG_ENOMEM, "out of memory for the header");
-    EG_CHECK(buf->len <= EG__SAFETENSORS_MAX_HEADER, EG_EINVAL, "names and metadata need a header of %zu bytes, allowed are %zu", buf->len,
-             EG__SAFETENSORS_MAX_HEADER);
+    EG_CHECK(buf->len <= EG__SAFETENSORS_MAX_HEADER, EG_EINVAL,
+             "names and metadata need a header of %zu bytes, allowed are %zu", buf->len, EG__SAFETENSORS_MAX_HEADER);
     return EG_OK;
 }
 

@@ -97,9 +97,10 @@ static eg_status decode_integers(const uint8_t *from, void *to, size_t n, size_t
 {
     for (size_t i = 0; i < n; i++) {
         uint64_t value = eg__little_endian(from + size * i, size), top = (uint64_t)1 << (8 * size - 1);
-        EG_CHECK(size < 8 || is_signed || value <= INT64_MAX, EG_EFORMAT, "holds %llu, expected at most %lld", (unsigned long long)value,
-                 (long long)INT64_MAX);
-        int64_t number = is_signed && (value & top) ? (int64_t)(value & (top - 1)) - (int64_t)(top - 1) - 1 : (int64_t)value;
+        EG_CHECK(size < 8 || is_signed || value <= INT64_MAX, EG_EFORMAT, "holds %llu, expected at most %lld",
+                 (unsigned long long)value, (long long)INT64_MAX);
+        int64_t number =
+            is_signed && (value & top) ? (int64_t)(value & (top - 1)) - (int64_t)(top - 1) - 1 : (int64_t)value;
         ((int64_t *)to)[i] = number;
     }
     return EG_OK;
@@ -118,12 +119,13 @@ INTEGER_DECODER(u32, 4, false)
 INTEGER_DECODER(u64, 8, false)
 INTEGER_DECODER(bool, 1, false)
 
-static const eg__file_type types[] = {
-    {"F32", 4, EG_F32, true, decode_32},    {"F64", 8, EG_F64, true, decode_64},    {"I64", 8, EG_I64, true, decode_64},
-    {"U8", 1, EG_U8, true, decode_8},       {"F16", 2, EG_F32, false, decode_f16},  {"BF16", 2, EG_F32, false, decode_bf16},
-    {"I32", 4, EG_I64, false, decode_i32},  {"I16", 2, EG_I64, false, decode_i16},  {"I8", 1, EG_I64, false, decode_i8},
-    {"U64", 8, EG_I64, false, decode_u64},  {"U32", 4, EG_I64, false, decode_u32},  {"U16", 2, EG_I64, false, decode_u16},
-    {"BOOL", 1, EG_I64, false, decode_bool}};
+static const eg__file_type types[] = {{"F32", 4, EG_F32, true, decode_32},    {"F64", 8, EG_F64, true, decode_64},
+                                      {"I64", 8, EG_I64, true, decode_64},    {"U8", 1, EG_U8, true, decode_8},
+                                      {"F16", 2, EG_F32, false, decode_f16},  {"BF16", 2, EG_F32, false, decode_bf16},
+                                      {"I32", 4, EG_I64, false, decode_i32},  {"I16", 2, EG_I64, false, decode_i16},
+                                      {"I8", 1, EG_I64, false, decode_i8},    {"U64", 8, EG_I64, false, decode_u64},
+                                      {"U32", 4, EG_I64, false, decode_u32},  {"U16", 2, EG_I64, false, decode_u16},
+                                      {"BOOL", 1, EG_I64, false, decode_bool}};
 
 const char eg__file_type_names[] = "F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8 or BOOL";
 

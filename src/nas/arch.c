@@ -177,10 +177,13 @@ eg_status eg__arch_put(eg_arch *arch, const char *key, json_t *value)
 {
     if (value == NULL)
         return eg_error_last()->code;
+    if (!eg__is_utf8(key)) {
+        json_decref(value);
+        return eg_fail(EG_EINVAL, "architecture: key '%s' is no valid UTF-8", key);
+    }
     free(arch->keys);
     arch->keys = NULL;
-    EG_CHECK(json_object_set_new(arch->object, key, value) == 0, EG_EINVAL, "cannot set '%s': no valid UTF-8, or out of memory",
-             key);
+    EG_CHECK(json_object_set_new(arch->object, key, value) == 0, EG_ENOMEM, "out of memory: cannot set '%s'", key);
     return EG_OK;
 }
 

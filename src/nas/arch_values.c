@@ -35,13 +35,14 @@ static bool has_names(const eg_module *choice)
     return !layer || !digits;
 }
 
-/* Adds to a list (taken over on failure, then NULL). */
+/* Adds to a list; both are taken over on failure, then NULL. */
 static json_t *append(json_t *list, json_t *item)
 {
-    if (list == NULL || json_array_append_new(list, item) == 0)
-        return list;
-    json_decref(list);
-    return NULL;
+    if (list == NULL)
+        json_decref(item);
+    else if (json_array_append_new(list, item) != 0)
+        json_decref(list), list = NULL;
+    return list;
 }
 
 static json_t *chosen_json(const eg_module *choice, const double *weights, size_t n)
@@ -74,6 +75,13 @@ json_t *eg__decision_json(const eg_module *choice, const eg_decision *decision)
     bool plain = true;
     for (size_t i = 0; i < decision->n; i++)
         plain = plain && (weights[i] == 0 || weights[i] == 1);
+    for (size_t i = 0; i < decision->n; i++) {
+        if (!isfinite(weights[i])) {
+            free(weights);
+            eg_fail(EG_EINVAL, "the decision for '%s' has a weight that is not finite", key);
+            return NULL;
+        }
+    }
     json_t *value = plain ? chosen_json(choice, weights, decision->n) : json_array();
     for (size_t i = 0; i < decision->n && !plain; i++)
         value = append(value, json_real(weights[i]));

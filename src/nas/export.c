@@ -3,6 +3,7 @@
  */
 #include "nas/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,21 +83,46 @@ static char *text_of(json_t *json, eg_status status)
     return text;
 }
 
+/* `value` is taken over; NULL: its failure is kept. */
 static eg_status put(json_t *object, const char *key, json_t *value)
 {
-    EG_CHECK(json_object_set_new(object, key, value) == 0, EG_EINVAL, "cannot write '%s' as JSON: no valid UTF-8, a number that is "
-             "not finite, or out of memory", key);
+    if (value == NULL)
+        return eg_error_last()->code;
+    if (!eg__is_utf8(key)) {
+        json_decref(value);
+        return eg_fail(EG_EINVAL, "cannot write '%s' as JSON: it is no valid UTF-8", key);
+    }
+    EG_CHECK(json_object_set_new(object, key, value) == 0, EG_ENOMEM, "out of memory: cannot write '%s' as JSON", key);
     return EG_OK;
+}
+
+/* Adds to a list; false with the failure recorded. */
+static bool append(json_t *list, json_t *item)
+{
+    if (json_array_append_new(list, item) == 0)
+        return true;
+    eg_fail(EG_ENOMEM, "out of memory");
+    return false;
+}
+
+static bool append_weight(json_t *list, const eg_decision *decision, double weight)
+{
+    if (isfinite(weight))
+        return append(list, decision->is_bool ? json_boolean(weight != 0) : json_real(weight));
+    eg_fail(EG_EINVAL, "a weight is not finite");
+    return false;
 }
 
 /* A list of booleans or of weights. */
 static json_t *raw_json(const eg_decision *decision)
 {
     double *weights = eg__calloc(decision->n + 1, sizeof(*weights));
-    json_t *list = weights != NULL && eg__decision_read(decision, weights) == EG_OK ? json_array() : NULL;
+    bool read = weights != NULL && eg__decision_read(decision, weights) == EG_OK;
+    json_t *list = read ? json_array() : NULL;
+    if (read && list == NULL)
+        eg_fail(EG_ENOMEM, "out of memory");
     for (size_t i = 0; i < decision->n && list != NULL; i++) {
-        json_t *item = decision->is_bool ? json_boolean(weights[i] != 0) : json_real(weights[i]);
-        if (json_array_append_new(list, item) != 0) {
+        if (!append_weight(list, decision, weights[i])) {
             json_decref(list);
             list = NULL;
         }
@@ -132,11 +158,23 @@ static json_t *names_json(const eg_module *choice)
 
 static json_t *choice_json(const eg_module *choice)
 {
-    if (eg_is_a(choice, &eg_layer_choice_class))
-        return json_pack("{s:s, s:o}", "_type", "layer_choice", "_value", names_json(choice));
-    int64_t n_chosen = eg_input_choice_n_chosen(choice);
-    json_t *number = n_chosen >= 0 ? json_integer(n_chosen) : json_null();
-    return json_pack("{s:s, s:{s:o, s:o}}", "_type", "input_choice", "_value", "candidates", names_json(choice), "n_chosen", number);
+    for (size_t i = 0; i < eg__choice_size(choice); i++) {
+        const char *name = eg__choice_name(choice, i);
+        if (!eg__is_utf8(name)) {
+            eg_fail(EG_EINVAL, "cannot write '%s' as JSON: it is no valid UTF-8", name);
+            return NULL;
+        }
+    }
+    int64_t n_chosen = eg_input_choice_size(choice) > 0 ? eg_input_choice_n_chosen(choice) : -1;
+    json_t *names = names_json(choice), *number = n_chosen >= 0 ? json_integer(n_chosen) : json_null();
+    json_t *json = eg_is_a(choice, &eg_layer_choice_class)
+                       ? json_pack("{s:s, s:O}", "_type", "layer_choice", "_value", names)
+                       : json_pack("{s:s, s:{s:O, s:O}}", "_type", "input_choice", "_value", "candidates", names, "n_chosen", number);
+    json_decref(names);
+    json_decref(number);
+    if (json == NULL)
+        eg_fail(EG_ENOMEM, "out of memory");
+    return json;
 }
 
 char *eg_search_space_text(eg_module *model)

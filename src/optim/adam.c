@@ -33,20 +33,25 @@ static eg_status adamw_update(const eg_optimizer *optimizer, const eg__update *u
     return update(optimizer, u, true);
 }
 
-static const eg__optimizer_kind adam_kind = {.name = "adam", .states = {"exp_avg", "exp_avg_sq"}, .update = adam_update};
-static const eg__optimizer_kind adamw_kind = {.name = "adamw", .states = {"exp_avg", "exp_avg_sq"}, .update = adamw_update};
+static const eg__optimizer_kind adam_kind = {
+    .name = "adam", .states = {"exp_avg", "exp_avg_sq"}, .update = adam_update};
+static const eg__optimizer_kind adamw_kind = {
+    .name = "adamw", .states = {"exp_avg", "exp_avg_sq"}, .update = adamw_update};
 
 static eg_optimizer *make(const eg__optimizer_kind *kind, const eg_adam_options *options, double weight_decay)
 {
     if (!options)
         return eg__null(kind->name, "options");
-    double beta1 = options->beta1.set ? options->beta1.value : 0.9, beta2 = options->beta2.set ? options->beta2.value : 0.999;
+    double beta1 = options->beta1.set ? options->beta1.value : 0.9,
+           beta2 = options->beta2.set ? options->beta2.value : 0.999;
     double eps = options->eps == 0 ? 1e-8 : options->eps;
     if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1 && eps > 0)) {
-        eg_fail(EG_EINVAL, "%s: beta1 %g, beta2 %g, eps %g, expected 0 <= beta < 1 and eps above 0", kind->name, beta1, beta2, eps);
+        eg_fail(EG_EINVAL, "%s: beta1 %g, beta2 %g, eps %g, expected 0 <= beta < 1 and eps above 0", kind->name, beta1,
+                beta2, eps);
         return NULL;
     }
-    adam *self = (adam *)eg__optimizer_new(kind, sizeof *self, 2, options->model, options->ctx, options->lr == 0 ? 1e-3 : options->lr,
+    adam *self = (adam *)eg__optimizer_new(kind, sizeof *self, 2, options->model, options->ctx,
+                                           options->lr == 0 ? 1e-3 : options->lr,
                                            options->weight_decay.set ? options->weight_decay.value : weight_decay);
     if (!self)
         return NULL;

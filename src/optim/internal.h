@@ -1,8 +1,8 @@
 /*
  * optim/internal.h - what a kind of optimizer and a kind of schedule are: one const record each.
  *
- * A new optimizer is one file: a struct that begins with eg_optimizer and holds its constants, a record of this kind, and
- * the public function that makes it. Likewise for schedules.
+ * A new optimizer is one file: a struct that begins with eg_optimizer and holds its constants, a record of this kind,
+ * and the public function that makes it. Likewise for schedules.
  */
 #ifndef EG_OPTIM_INTERNAL_H
 #define EG_OPTIM_INTERNAL_H
@@ -60,9 +60,10 @@ struct eg_optimizer {
     size_t gathered_capacity, chosen_capacity, pending_capacity;
 };
 
-/** Zeroed memory of `size` bytes that begins with an optimizer; the model's parameters (if any) are its first group. NULL on failure. */
-eg_optimizer *eg__optimizer_new(const eg__optimizer_kind *kind, size_t size, size_t n_states, eg_module *model, eg_context *ctx, double lr,
-                                double weight_decay);
+/** Zeroed memory of `size` bytes that begins with an optimizer; the model's parameters (if any) are its first group.
+ * NULL on failure. */
+eg_optimizer *eg__optimizer_new(const eg__optimizer_kind *kind, size_t size, size_t n_states, eg_module *model,
+                                eg_context *ctx, double lr, double weight_decay);
 /** Index of a parameter by name; n_params when there is none. */
 size_t eg__optimizer_find(const eg_optimizer *optimizer, const char *name, size_t length);
 /** Sets all learning rates by the schedule's word. */

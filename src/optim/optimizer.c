@@ -9,8 +9,8 @@
 
 static eg_status check_rate(const char *what, double value, bool zero_allowed)
 {
-    EG_CHECK(isfinite(value) && (value > 0 || (zero_allowed && value >= 0)), EG_EINVAL, "%s is %g, expected a number %s 0", what, value,
-             zero_allowed ? "of at least" : "above");
+    EG_CHECK(isfinite(value) && (value > 0 || (zero_allowed && value >= 0)), EG_EINVAL,
+             "%s is %g, expected a number %s 0", what, value, zero_allowed ? "of at least" : "above");
     return EG_OK;
 }
 
@@ -19,8 +19,8 @@ static double rate_now(const eg_optimizer *optimizer, double initial_lr)
     return EG_MAX(0, optimizer->rate.slope * initial_lr + optimizer->rate.offset);
 }
 
-eg_optimizer *eg__optimizer_new(const eg__optimizer_kind *kind, size_t size, size_t n_states, eg_module *model, eg_context *ctx, double lr,
-                                double weight_decay)
+eg_optimizer *eg__optimizer_new(const eg__optimizer_kind *kind, size_t size, size_t n_states, eg_module *model,
+                                eg_context *ctx, double lr, double weight_decay)
 {
     if (!model && !ctx)
         return eg__null(kind->name, "model (and no context is given)");
@@ -103,12 +103,14 @@ static eg_status add_param(eg_optimizer *optimizer, const char *prefix, const ch
     else if (t->kind != EG__DENSE || !t->storage || (t->dtype != EG_F32 && t->dtype != EG_F64) || !eg__is_dense(t))
         status = eg_fail(EG_EINVAL, "parameter '%s' is not a tensor of numbers of its own (float32 or float64)", full);
     else
-        status = eg__grow(&optimizer->params, &optimizer->params_capacity, optimizer->n_params + 1, sizeof *optimizer->params);
+        status = eg__grow(&optimizer->params, &optimizer->params_capacity, optimizer->n_params + 1,
+                          sizeof *optimizer->params);
     if (status != EG_OK) {
         eg_free(full);
         return status;
     }
-    optimizer->params[optimizer->n_params++] = (eg__param){.name = full, .tensor = eg_tensor_keep(t), .group = optimizer->n_groups};
+    optimizer->params[optimizer->n_params++] =
+        (eg__param){.name = full, .tensor = eg_tensor_keep(t), .group = optimizer->n_groups};
     return EG_OK;
 }
 
@@ -126,7 +128,8 @@ static eg_status begin_group(eg_optimizer *optimizer, const eg_group_options *op
     EG_TRY(check_rate("learning rate", group.initial_lr, true));
     EG_TRY(check_rate("weight decay", group.weight_decay, true));
     group.lr = rate_now(optimizer, group.initial_lr);
-    EG_TRY(eg__grow(&optimizer->groups, &optimizer->groups_capacity, optimizer->n_groups + 1, sizeof *optimizer->groups));
+    EG_TRY(
+        eg__grow(&optimizer->groups, &optimizer->groups_capacity, optimizer->n_groups + 1, sizeof *optimizer->groups));
     optimizer->groups[optimizer->n_groups] = group;
     return EG_OK;
 }
@@ -140,7 +143,8 @@ static eg_status finish_group(eg_optimizer *optimizer, size_t n_params_before, e
     return status;
 }
 
-eg_status eg_optimizer_add(eg_optimizer *optimizer, const char *name, eg_tensor *const *params, size_t n, const eg_group_options *options)
+eg_status eg_optimizer_add(eg_optimizer *optimizer, const char *name, eg_tensor *const *params, size_t n,
+                           const eg_group_options *options)
 {
     if (!optimizer || !name || (!params && n > 0)) {
         eg__null(__func__, !optimizer ? "optimizer" : name ? "list of parameters" : "name");
@@ -173,7 +177,8 @@ static eg_status add_visited(void *payload, const char *path, eg_slot_kind kind,
     return add_param(walk->optimizer, walk->prefix, path, t);
 }
 
-eg_status eg_optimizer_add_module(eg_optimizer *optimizer, const char *prefix, eg_module *m, const eg_group_options *options)
+eg_status eg_optimizer_add_module(eg_optimizer *optimizer, const char *prefix, eg_module *m,
+                                  const eg_group_options *options)
 {
     if (!optimizer || !m) {
         eg__null(__func__, optimizer ? "module" : "optimizer");
@@ -199,8 +204,8 @@ static eg_status prepare(eg_optimizer *o)
         o->pending[i] = param->tensor->grad != NULL;
         if (!o->pending[i])
             continue;
-        EG_CHECK(eg__same_strides(param->tensor, param->tensor->grad), EG_EINTERNAL, "'%s': the gradient has another memory order",
-                 param->name);
+        EG_CHECK(eg__same_strides(param->tensor, param->tensor->grad), EG_EINTERNAL,
+                 "'%s': the gradient has another memory order", param->name);
         for (size_t s = 0; s < o->n_states; s++) {
             if (param->states[s])
                 continue;
@@ -233,7 +238,8 @@ static eg_status update_like(eg_optimizer *o, size_t first)
         u.states[s] = o->gathered + (2 + s) * o->n_params;
     for (size_t i = first; i < o->n_params; i++) {
         const eg__param *param = &o->params[i];
-        if (!o->pending[i] || param->group != model->group || param->step != model->step || param->tensor->dtype != model->tensor->dtype)
+        if (!o->pending[i] || param->group != model->group || param->step != model->step ||
+            param->tensor->dtype != model->tensor->dtype)
             continue;
         u.params[u.n] = param->tensor;
         u.grads[u.n] = param->tensor->grad;
@@ -286,7 +292,8 @@ eg_status eg_optimizer_clip_grad_norm(eg_optimizer *optimizer, double max_norm, 
         return eg_error_last()->code;
     }
     EG_CHECK(max_norm > 0, EG_EINVAL, "clip: largest norm %g, expected above 0", max_norm);
-    EG_TRY(eg__grow(&optimizer->gathered, &optimizer->gathered_capacity, optimizer->n_params + 1, sizeof *optimizer->gathered));
+    EG_TRY(eg__grow(&optimizer->gathered, &optimizer->gathered_capacity, optimizer->n_params + 1,
+                    sizeof *optimizer->gathered));
     static const eg_dtype dtypes[] = {EG_F32, EG_F64};
     double total = 0;
     for (size_t d = 0; d < EG_COUNT(dtypes); d++) {

@@ -35,7 +35,8 @@ static const eg__schedule_kind step_kind = {.name = "step_lr", .rate = step_rate
 eg_scheduler *eg_step_lr(eg_optimizer *optimizer, int64_t step_size, double gamma)
 {
     if (step_size < 1 || !(gamma >= 0 && isfinite(gamma))) {
-        eg_fail(EG_EINVAL, "step_lr: step size %lld and gamma %g, expected at least 1 and 0", (long long)step_size, gamma);
+        eg_fail(EG_EINVAL, "step_lr: step size %lld and gamma %g, expected at least 1 and 0", (long long)step_size,
+                gamma);
         return NULL;
     }
     step_lr *self = (step_lr *)eg__scheduler_new(&step_kind, sizeof *self, optimizer);
@@ -69,18 +70,20 @@ static void multi_step_finalize(eg_scheduler *scheduler)
     free(((multi_step_lr *)scheduler)->milestones);
 }
 
-static const eg__schedule_kind multi_step_kind = {.name = "multi_step_lr", .rate = multi_step_rate, .finalize = multi_step_finalize};
+static const eg__schedule_kind multi_step_kind = {
+    .name = "multi_step_lr", .rate = multi_step_rate, .finalize = multi_step_finalize};
 
 eg_scheduler *eg_multi_step_lr(eg_optimizer *optimizer, const int64_t *milestones, size_t n, double gamma)
 {
     if ((!milestones && n > 0) || !(gamma >= 0 && isfinite(gamma))) {
-        eg_fail(EG_EINVAL, "multi_step_lr: %s", milestones || n == 0 ? "gamma is below 0 or not finite" : "milestones are NULL");
+        eg_fail(EG_EINVAL, "multi_step_lr: %s",
+                milestones || n == 0 ? "gamma is below 0 or not finite" : "milestones are NULL");
         return NULL;
     }
     for (size_t i = 1; i < n; i++)
         if (milestones[i] < milestones[i - 1]) {
-            eg_fail(EG_EINVAL, "multi_step_lr: milestone %lld after %lld, expected rising ones", (long long)milestones[i],
-                    (long long)milestones[i - 1]);
+            eg_fail(EG_EINVAL, "multi_step_lr: milestone %lld after %lld, expected rising ones",
+                    (long long)milestones[i], (long long)milestones[i - 1]);
             return NULL;
         }
     multi_step_lr *self = (multi_step_lr *)eg__scheduler_new(&multi_step_kind, sizeof *self, optimizer);
@@ -119,7 +122,8 @@ static const eg__schedule_kind cosine_kind = {.name = "cosine_lr", .rate = cosin
 eg_scheduler *eg_cosine_lr(eg_optimizer *optimizer, int64_t t_max, double eta_min)
 {
     if (t_max < 1 || !(eta_min >= 0 && isfinite(eta_min))) {
-        eg_fail(EG_EINVAL, "cosine_lr: t_max %lld and eta_min %g, expected at least 1 and 0", (long long)t_max, eta_min);
+        eg_fail(EG_EINVAL, "cosine_lr: t_max %lld and eta_min %g, expected at least 1 and 0", (long long)t_max,
+                eta_min);
         return NULL;
     }
     cosine_lr *self = (cosine_lr *)eg__scheduler_new(&cosine_kind, sizeof *self, optimizer);
@@ -152,13 +156,15 @@ static void warmup_finalize(eg_scheduler *scheduler)
     eg_scheduler_free(((warmup_lr *)scheduler)->after);
 }
 
-static const eg__schedule_kind warmup_kind = {.name = "linear_warmup_lr", .rate = warmup_rate, .finalize = warmup_finalize};
+static const eg__schedule_kind warmup_kind = {
+    .name = "linear_warmup_lr", .rate = warmup_rate, .finalize = warmup_finalize};
 
 eg_scheduler *eg_linear_warmup_lr(eg_optimizer *optimizer, int64_t warmup, double start_factor, eg_scheduler *after)
 {
     warmup_lr *self = NULL;
     if (warmup < 0 || !(start_factor >= 0 && start_factor <= 1))
-        eg_fail(EG_EINVAL, "linear_warmup_lr: %lld steps from factor %g, expected at least 0 and 0 .. 1", (long long)warmup, start_factor);
+        eg_fail(EG_EINVAL, "linear_warmup_lr: %lld steps from factor %g, expected at least 0 and 0 .. 1",
+                (long long)warmup, start_factor);
     else if (after && after->optimizer != optimizer)
         eg_fail(EG_EINVAL, "linear_warmup_lr: the schedule that follows is of another optimizer");
     else
@@ -198,16 +204,17 @@ static eg__rate one_cycle_rate(const eg_scheduler *scheduler, int64_t t)
 
 static const eg__schedule_kind one_cycle_kind = {.name = "one_cycle_lr", .rate = one_cycle_rate};
 
-eg_scheduler *eg_one_cycle_lr(eg_optimizer *optimizer, double max_lr, int64_t total_steps, double pct_start, double div_factor,
-                              double final_div_factor)
+eg_scheduler *eg_one_cycle_lr(eg_optimizer *optimizer, double max_lr, int64_t total_steps, double pct_start,
+                              double div_factor, double final_div_factor)
 {
     pct_start = pct_start == 0 ? 0.3 : pct_start;
     div_factor = div_factor == 0 ? 25 : div_factor;
     final_div_factor = final_div_factor == 0 ? 1e4 : final_div_factor;
-    if (!(max_lr > 0 && isfinite(max_lr)) || total_steps < 1 || !(pct_start > 0 && pct_start < 1) || !(div_factor >= 1) ||
-        !(final_div_factor > 0)) {
+    if (!(max_lr > 0 && isfinite(max_lr)) || total_steps < 1 || !(pct_start > 0 && pct_start < 1) ||
+        !(div_factor >= 1) || !(final_div_factor > 0)) {
         eg_fail(EG_EINVAL,
-                "one_cycle_lr: max_lr %g, %lld steps, pct_start %g, factors %g and %g, expected max_lr above 0, at least 1 step, "
+                "one_cycle_lr: max_lr %g, %lld steps, pct_start %g, factors %g and %g, expected max_lr above 0, at "
+                "least 1 step, "
                 "pct_start between 0 and 1, div_factor of at least 1, final_div_factor above 0",
                 max_lr, (long long)total_steps, pct_start, div_factor, final_div_factor);
         return NULL;

@@ -30,15 +30,16 @@ eg_optimizer *eg_sgd_with(const eg_sgd_options *options)
     if (!options)
         return eg__null(__func__, "options");
     if (!(options->momentum >= 0 && options->momentum < INFINITY && isfinite(options->dampening))) {
-        eg_fail(EG_EINVAL, "sgd: momentum %g and dampening %g, expected momentum of at least 0", options->momentum, options->dampening);
+        eg_fail(EG_EINVAL, "sgd: momentum %g and dampening %g, expected momentum of at least 0", options->momentum,
+                options->dampening);
         return NULL;
     }
     if (options->nesterov && (options->momentum <= 0 || options->dampening != 0)) {
         eg_fail(EG_EINVAL, "sgd: nesterov needs momentum above 0 and no dampening");
         return NULL;
     }
-    sgd *self = (sgd *)eg__optimizer_new(&sgd_kind, sizeof *self, options->momentum > 0 ? 1 : 0, options->model, options->ctx, options->lr,
-                                         options->weight_decay);
+    sgd *self = (sgd *)eg__optimizer_new(&sgd_kind, sizeof *self, options->momentum > 0 ? 1 : 0, options->model,
+                                         options->ctx, options->lr, options->weight_decay);
     if (!self)
         return NULL;
     self->momentum = options->momentum;

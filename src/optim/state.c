@@ -1,8 +1,8 @@
 /*
  * optim/state.c - optimizers in checkpoints.
  *
- * "<parameter>.step" (int64) and the tensors of the kind for each parameter updated at least once; "lr" and "initial_lr"
- * (float64, one number a group).
+ * "<parameter>.step" (int64) and the tensors of the kind for each parameter updated at least once; "lr" and
+ * "initial_lr" (float64, one number a group).
  */
 #include "optim/internal.h"
 
@@ -80,8 +80,8 @@ static void loaded_free(const eg_optimizer *o, loaded *l)
 }
 
 /* *t is NULL when there is no such tensor. */
-static eg_status get(const eg_state *state, const char *prefix, const char *param, const char *name, eg_dtype dtype, eg_shape shape,
-                     eg_tensor **t)
+static eg_status get(const eg_state *state, const char *prefix, const char *param, const char *name, eg_dtype dtype,
+                     eg_shape shape, eg_tensor **t)
 {
     char *full = eg__format("%s%s%s%s", prefix, param, *param ? "." : "", name);
     if (!full)
@@ -92,21 +92,25 @@ static eg_status get(const eg_state *state, const char *prefix, const char *para
     if (*t && (!(*t)->storage || (*t)->dtype != dtype))
         status = eg_fail(EG_EDTYPE, "'%s' is %s, expected %s", full, eg_dtype_name((*t)->dtype), eg_dtype_name(dtype));
     else if (*t && !eg_shape_equal((*t)->shape, shape))
-        status = eg_fail(EG_ESHAPE, "'%s' has shape %s, expected %s", full, eg_shape_format((*t)->shape, got, sizeof got),
-                         eg_shape_format(shape, expected, sizeof expected));
+        status =
+            eg_fail(EG_ESHAPE, "'%s' has shape %s, expected %s", full, eg_shape_format((*t)->shape, got, sizeof got),
+                    eg_shape_format(shape, expected, sizeof expected));
     eg_free(full);
     return status;
 }
 
-static eg_status load_param(const eg_optimizer *o, const eg__param *param, const char *prefix, const eg_state *state, eg__param *to)
+static eg_status load_param(const eg_optimizer *o, const eg__param *param, const char *prefix, const eg_state *state,
+                            eg__param *to)
 {
     eg_tensor *t;
     EG_TRY(get(state, prefix, param->name, "step", EG_I64, EG_SCALAR, &t));
     to->step = t ? *eg__i64(t) : 0;
-    EG_CHECK(!t || to->step > 0, EG_EFORMAT, "'%s%s.step' is %lld, expected at least 1", prefix, param->name, (long long)to->step);
+    EG_CHECK(!t || to->step > 0, EG_EFORMAT, "'%s%s.step' is %lld, expected at least 1", prefix, param->name,
+             (long long)to->step);
     for (size_t s = 0; s < o->n_states; s++) {
         EG_TRY(get(state, prefix, param->name, o->kind->states[s], param->tensor->dtype, param->tensor->shape, &t));
-        EG_CHECK(!t == (to->step == 0), EG_ENOENT, "the state has no '%s%s.%s'", prefix, param->name, t ? "step" : o->kind->states[s]);
+        EG_CHECK(!t == (to->step == 0), EG_ENOENT, "the state has no '%s%s.%s'", prefix, param->name,
+                 t ? "step" : o->kind->states[s]);
         if (!t)
             continue;
         to->states[s] = eg__tensor_new_like(param->tensor);
@@ -125,7 +129,8 @@ static eg_status load_rates(const eg_optimizer *o, const char *prefix, const eg_
         EG_CHECK(rates, EG_ENOENT, "the state has no '%s%s'", prefix, rate_names[k]);
         for (size_t g = 0; g < o->n_groups; g++) {
             double rate = eg__f64(rates)[g * (size_t)rates->strides[0]];
-            EG_CHECK(isfinite(rate) && (k > 0 || rate >= 0), EG_EFORMAT, "'%s%s' holds %g", prefix, rate_names[k], rate);
+            EG_CHECK(isfinite(rate) && (k > 0 || rate >= 0), EG_EFORMAT, "'%s%s' holds %g", prefix, rate_names[k],
+                     rate);
             *rate_of(&groups[g], k) = rate;
         }
     }

@@ -63,7 +63,7 @@ eg_status eg__json_get_i64(const json_t *object, const char *key, int64_t *value
 
 json_t *eg__checkpoint_scalars(const eg_rng *rng, eg__position position, json_t *settings)
 {
-    json_t *scalars = json_pack("{s:i, s:I, s:I, s:{s:o*, s:o*, s:o*}, s:O}", "format", CHECKPOINT_FORMAT, "epoch", (json_int_t)position.epoch,
+    json_t *scalars = json_pack("{s:i, s:I, s:I, s:{s:o, s:o, s:o}, s:O}", "format", CHECKPOINT_FORMAT, "epoch", (json_int_t)position.epoch,
                                 "batch", (json_int_t)position.batch, "rng", "seed", eg__json_u64(rng->seed), "stream", eg__json_u64(rng->stream),
                                 "position", eg__json_u64(rng->position), "settings", settings);
     json_decref(settings);

@@ -256,7 +256,7 @@ static eg_status run_epoch(eg_search *s)
             EG_TRY(eg__search_save_when_due(s));
     }
     EG_TRY(eg__event(s->run, "epoch",
-                     json_pack("{s:I, s:o*}", "epoch", (json_int_t)s->position.epoch, "train", eg__meters_averages(s->meters))));
+                     json_pack("{s:I, s:o}", "epoch", (json_int_t)s->position.epoch, "train", eg__meters_averages(s->meters))));
     s->position = (eg__position){.epoch = s->position.epoch + 1};
     return eg__search_save(s);
 }

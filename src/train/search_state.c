@@ -7,7 +7,7 @@ static json_t *settings_of(const eg_search *s)
 {
     const eg_search_options *o = &s->options;
     const eg_strategy_options *own = &o->strategy_options;
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o*, s:I, s:I, s:s}", "kind", "search", "strategy", s->cls->name, "epochs", (json_int_t)o->epochs,
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:I, s:I, s:s}", "kind", "search", "strategy", s->cls->name, "epochs", (json_int_t)o->epochs,
                      "batch_size", (json_int_t)o->batch_size, "samples", (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed),
                      "evaluations", (json_int_t)own->evaluations, "population", (json_int_t)own->population, "choice",
                      own->choice ? own->choice : "");

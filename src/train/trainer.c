@@ -194,7 +194,7 @@ eg_status eg_trainer_export(eg_trainer *t, const char *path)
 static json_t *settings_of(const eg_trainer *t)
 {
     const eg_trainer_options *o = &t->options;
-    return json_pack("{s:s, s:I, s:I, s:I, s:o*, s:I}", "kind", "training", "epochs", (json_int_t)o->epochs, "batch_size", (json_int_t)o->batch_size,
+    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:I}", "kind", "training", "epochs", (json_int_t)o->epochs, "batch_size", (json_int_t)o->batch_size,
                      "samples", (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed), "transforms", (json_int_t)o->n_transforms);
 }
 

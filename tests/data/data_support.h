@@ -76,7 +76,8 @@ static inline void make_idx_folder(const char *directory, const char *suffix)
     }
 }
 
-static inline eg_dataset *open_spec(eg_context *ctx, const char *kind, const char *path, eg_dataset_split split, bool normalize_off)
+static inline eg_dataset *open_spec(eg_context *ctx, const char *kind, const char *path, eg_dataset_split split,
+                                    bool normalize_off)
 {
     char spec[TEMPORARY_PATH_SIZE + 16];
     snprintf(spec, sizeof spec, "%s:%s", kind, path);

@@ -70,7 +70,8 @@ static void test_cifar(void **state)
         for (size_t c = 0; c < 3; c++)
             assert_close((double)sample[c * PIXELS + 500], (double)(i + 10 * c) / 255, 1e-7);
     }
-    assert_ok(eg_dataset_read(test, 0, sample, &label)); /* channel values 0 .. 9 in training: mean 4.5, variance 8.25 */
+    assert_ok(
+        eg_dataset_read(test, 0, sample, &label)); /* channel values 0 .. 9 in training: mean 4.5, variance 8.25 */
     for (size_t c = 0; c < 3; c++)
         assert_close((double)sample[c * PIXELS], (7 - 4.5) / sqrt(8.25), 1e-6);
     eg_dataset_release(train);
@@ -98,12 +99,14 @@ static void test_cifar_broken(void **state)
             char path[TEMPORARY_PATH_SIZE];
             remove(temporary_path(f->directory, "data_batch_1.bin", path));
             write_records(f, packed ? "data_batch_1.bin.gz" : "data_batch_1.bin", 0, 2, cuts[i]);
-            assert_refused(open_spec(f->ctx, "cifar10", f->directory, EG_TRAIN, false), EG_EFORMAT, "expected records of 3073");
+            assert_refused(open_spec(f->ctx, "cifar10", f->directory, EG_TRAIN, false), EG_EFORMAT,
+                           "expected records of 3073");
         }
     write_records(f, "data_batch_1.bin", 0, 0, 0);
     assert_refused(open_spec(f->ctx, "cifar10", f->directory, EG_TRAIN, false), EG_EFORMAT, "is empty");
     write_records(f, "data_batch_1.bin", 7, 4, 0);
-    assert_refused(open_spec(f->ctx, "cifar10", f->directory, EG_TRAIN, false), EG_EFORMAT, "label 10 of record 3, expected 0 .. 9");
+    assert_refused(open_spec(f->ctx, "cifar10", f->directory, EG_TRAIN, false), EG_EFORMAT,
+                   "label 10 of record 3, expected 0 .. 9");
     char path[TEMPORARY_PATH_SIZE];
     temporary_path(f->directory, "nowhere", path);
     assert_refused(open_spec(f->ctx, "cifar10", path, EG_TRAIN, false), EG_ENOENT, "nowhere");

@@ -48,10 +48,12 @@ static void test_arrays(void **state)
     assert_recorded(EG_EINVAL, "sample 3");
     eg_dataset_release(dataset);
     labels[1] = 3;
-    assert_refused(eg_dataset_from_arrays(ctx, data, EG_SHAPE(2), labels, 3, 3), EG_EINVAL, "label 3 of sample 1, expected 0 .. 2");
+    assert_refused(eg_dataset_from_arrays(ctx, data, EG_SHAPE(2), labels, 3, 3), EG_EINVAL,
+                   "label 3 of sample 1, expected 0 .. 2");
     labels[1] = -1;
     assert_refused(eg_dataset_from_arrays(ctx, data, EG_SHAPE(2), labels, 3, 3), EG_EINVAL, "label -1 of sample 1");
-    assert_refused(eg_dataset_from_arrays(ctx, data, EG_SHAPE(1, 1, 1, 2), labels, 3, 3), EG_EINVAL, "1 to 3 dimensions");
+    assert_refused(eg_dataset_from_arrays(ctx, data, EG_SHAPE(1, 1, 1, 2), labels, 3, 3), EG_EINVAL,
+                   "1 to 3 dimensions");
     assert_refused(eg_dataset_from_arrays(ctx, NULL, EG_SHAPE(2), labels, 3, 3), EG_EINVAL, "data is NULL");
     assert_refused(eg_dataset_from_arrays(ctx, data, EG_SHAPE(2), labels, 0, 3), EG_EINVAL, "0 samples");
 }
@@ -78,7 +80,8 @@ static void test_sample(void **state)
 {
     eg_dataset *dataset = make_images(*state, 50, 1, 1, 5);
     size_t count[5];
-    eg_dataset *a = eg_dataset_sample(dataset, 15, 1), *same = eg_dataset_sample(dataset, 15, 1), *b = eg_dataset_sample(dataset, 15, 2);
+    eg_dataset *a = eg_dataset_sample(dataset, 15, 1), *same = eg_dataset_sample(dataset, 15, 1),
+               *b = eg_dataset_sample(dataset, 15, 2);
     assert_made(a);
     count_classes(a, count, 5);
     bool differs = false;
@@ -106,7 +109,8 @@ static void test_sample_uneven(void **state)
 {
     float data[20] = {0};
     int64_t labels[20] = {1, 1, 2}; /* class 0: 17, class 1: 2, class 2: 1, class 3: none */
-    eg_dataset *dataset = eg_dataset_from_arrays(*state, data, EG_SHAPE(1), labels, 20, 4), *sample = eg_dataset_sample(dataset, 9, 3);
+    eg_dataset *dataset = eg_dataset_from_arrays(*state, data, EG_SHAPE(1), labels, 20, 4),
+               *sample = eg_dataset_sample(dataset, 9, 3);
     size_t count[4];
     count_classes(sample, count, 4);
     assert_int_equal(count[0], 6);
@@ -148,8 +152,10 @@ static void test_divide(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_arrays, setup, teardown), cmocka_unit_test_setup_teardown(test_subset, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_sample, setup, teardown), cmocka_unit_test_setup_teardown(test_sample_uneven, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_arrays, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_subset, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sample, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sample_uneven, setup, teardown),
         cmocka_unit_test_setup_teardown(test_divide, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -194,7 +194,8 @@ static void test_sizes_differ(void **state)
     uint8_t data[IDX_BYTES];
     make_idx_folder(f->directory, "");
     write_file(f->directory, "t10k-images-idx3-ubyte", data, make_idx(data, IDX_TEST, IDX_HEIGHT + 1, IDX_WIDTH, 10));
-    assert_refused(open_spec(f->ctx, "idx", f->directory, EG_TEST, false), EG_EFORMAT, "test images of 5x5, expected 4x5");
+    assert_refused(open_spec(f->ctx, "idx", f->directory, EG_TEST, false), EG_EFORMAT,
+                   "test images of 5x5, expected 4x5");
 }
 
 static void test_missing(void **state)

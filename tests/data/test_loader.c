@@ -93,7 +93,8 @@ static void test_vectors(void **state)
     assert_tensor(batch.x, 0, 1, 2, 3, 4);
     eg_loader_free(loader);
     eg_transform flip = eg_random_flip(1);
-    assert_refused(eg_loader_new(dataset, 2, .transforms = &flip, .n_transforms = 1), EG_EINVAL, "needs images (C, H, W)");
+    assert_refused(eg_loader_new(dataset, 2, .transforms = &flip, .n_transforms = 1), EG_EINVAL,
+                   "needs images (C, H, W)");
     eg_dataset_release(dataset);
 }
 
@@ -106,8 +107,8 @@ static void test_workers(void **state)
     float first[2][N * NUMEL], x[N * NUMEL];
     int64_t first_y[2][N], y[N];
     for (size_t w = 0; w < 3; w++) {
-        eg_loader *loader = eg_loader_new(f->dataset, 4, .shuffle = true, .workers = workers[w], .seed = 9, .transforms = transforms,
-                                          .n_transforms = 3);
+        eg_loader *loader = eg_loader_new(f->dataset, 4, .shuffle = true, .workers = workers[w], .seed = 9,
+                                          .transforms = transforms, .n_transforms = 3);
         assert_made(loader);
         for (size_t epoch = 0; epoch < 2; epoch++) {
             assert_ok(eg_loader_start(loader, epoch, 0));
@@ -152,8 +153,8 @@ static void test_resume(void **state)
     float whole[N * NUMEL], x[N * NUMEL];
     int64_t whole_y[N], y[N];
     for (int workers = 0; workers < 3; workers++) {
-        eg_loader *loader =
-            eg_loader_new(f->dataset, 4, .shuffle = true, .workers = workers, .seed = 2, .transforms = &crop, .n_transforms = 1);
+        eg_loader *loader = eg_loader_new(f->dataset, 4, .shuffle = true, .workers = workers, .seed = 2,
+                                          .transforms = &crop, .n_transforms = 1);
         assert_ok(eg_loader_start(loader, 6, 0));
         assert_int_equal(drain(loader, f->ctx, whole, whole_y), N);
         for (size_t batch = 0; batch <= eg_loader_size(loader); batch++) {

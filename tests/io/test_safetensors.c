@@ -72,10 +72,12 @@ static eg_state *sample_state(eg_context *ctx)
     float data[24];
     for (size_t i = 0; i < 24; i++)
         data[i] = (float)i / 7;
-    assert_ok(eg_state_put(state, "conv.weight", eg_from_data(ctx, EG_SHAPE(2, 3, 2, 2), data))); /* channels-last in memory */
+    assert_ok(eg_state_put(state, "conv.weight",
+                           eg_from_data(ctx, EG_SHAPE(2, 3, 2, 2), data))); /* channels-last in memory */
     assert_ok(eg_state_put(state, "a", eg_from_data(ctx, EG_SHAPE(3), data)));
     assert_ok(eg_state_put(state, "labels", eg_from_labels(ctx, 2, (const int64_t[]){INT64_MIN, INT64_MAX})));
-    eg_tensor *wide = eg_empty(ctx, EG_F64, EG_SCALAR, EG_LAYOUT_DEFAULT), *bytes = eg_empty(ctx, EG_U8, EG_SHAPE(3), EG_LAYOUT_DEFAULT);
+    eg_tensor *wide = eg_empty(ctx, EG_F64, EG_SCALAR, EG_LAYOUT_DEFAULT),
+              *bytes = eg_empty(ctx, EG_U8, EG_SHAPE(3), EG_LAYOUT_DEFAULT);
     *(double *)eg_tensor_data(wide) = 1.0 / 3;
     memcpy(eg_tensor_data(bytes), "\x01\xff\x80", 3);
     assert_ok(eg_state_put(state, "lr", wide));
@@ -95,7 +97,8 @@ static void test_round_trip(void **state)
     assert_non_null(strstr(metadata, "\"epoch\": \"3\""));
     eg_free(metadata);
     assert_int_equal(eg_state_size(loaded), 5);
-    static const char *const order[] = {"labels", "lr", "a", "conv.weight", "bytes"}; /* wide ones first, then by name */
+    static const char *const order[] = {"labels", "lr", "a", "conv.weight",
+                                        "bytes"}; /* wide ones first, then by name */
     for (size_t i = 0; i < 5; i++) {
         const char *name;
         eg_tensor *got = eg_state_at(loaded, i, &name), *expected = eg_state_get(saved, name);
@@ -158,7 +161,8 @@ static void test_empty(void **state)
 static eg_tensor *load_one(fixture *f, eg_state **loaded, const char *dtype, size_t n, const void *data, size_t size)
 {
     char header[200];
-    snprintf(header, sizeof header, "{\"t\":{\"dtype\":\"%s\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}", dtype, n, size);
+    snprintf(header, sizeof header, "{\"t\":{\"dtype\":\"%s\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}", dtype, n,
+             size);
     write_raw(f->path, header, data, size);
     *loaded = eg_safetensors_load(f->ctx, f->path, NULL);
     return *loaded ? eg_state_get(*loaded, "t") : NULL;
@@ -194,8 +198,10 @@ static void test_integers(void **state)
 static void test_halves(void **state)
 {
     fixture *f = *state;
-    static const uint16_t halves[] = {0x0000, 0x8000, 0x3c00, 0xc000, 0x7bff, 0x0001, 0x03ff, 0x0400, 0x7c00, 0xfc00, 0x3555, 0x7e00};
-    static const float expected[] = {0, -0.0F, 1, -2, 65504, 0x1p-24F, 0x3ffp-24F, 0x1p-14F, INFINITY, -INFINITY, 0x1.554p-2F};
+    static const uint16_t halves[] = {0x0000, 0x8000, 0x3c00, 0xc000, 0x7bff, 0x0001,
+                                      0x03ff, 0x0400, 0x7c00, 0xfc00, 0x3555, 0x7e00};
+    static const float expected[] = {0,          -0.0F,    1,        -2,        65504,      0x1p-24F,
+                                     0x3ffp-24F, 0x1p-14F, INFINITY, -INFINITY, 0x1.554p-2F};
     enum { COUNT = sizeof halves / sizeof halves[0] };
     uint8_t bytes[2 * COUNT];
     for (size_t i = 0; i < COUNT; i++) {
@@ -260,34 +266,41 @@ static void test_bad_headers(void **state)
     fixture *f = *state;
     static const struct {
         const char *header, *message;
-    } cases[] = { /* with 8 bytes of data */
+    } cases[] = {
+        /* with 8 bytes of data */
         {"[]", "does not begin with '{'"},
         {" {}", "does not begin with '{'"},
         {"{\"a\":", "line 1"},
         {"{}", "8 bytes of data, expected 0"},
         {"{\"a\":7}", "tensor 'a': expected \"dtype\""},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", "tensor 'a': expected \"dtype\""},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"more\":1}}", "tensor 'a': expected \"dtype\""},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"more\":1}}",
+         "tensor 'a': expected \"dtype\""},
         {"{\"a\":{\"dtype\":\"C64\",\"shape\":[1],\"data_offsets\":[0,8]}}", "unknown dtype 'C64'"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", "shape is not a list"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,2],\"data_offsets\":[0,8]}}", "at most 6 sizes"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", "dimension 0 is not a size"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]}}", "dimension 0 is not a size"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]}}", "too large"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,8]}}", "8 bytes for 4611686018427387904 numbers"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,8]}}",
+         "8 bytes for 4611686018427387904 numbers"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", "8 bytes for 3 numbers"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", "not within the 8 bytes"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", "not within the 8 bytes"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", "not within the 8 bytes"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", "begins at 4, expected 0"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", "8 bytes of data, expected 4"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],"
+         "\"data_offsets\":[4,8]}}",
          "tensor 'b' begins at 4, expected 8"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}",
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_"
+         "offsets\":[4,8]}}",
          "tensor 'b' begins at 4, expected 3"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],"
+         "\"data_offsets\":[4,8]}}",
          "duplicate"},
-        {"{\"__metadata__\":{\"k\":1},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", "'k' is not text"},
+        {"{\"__metadata__\":{\"k\":1},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+         "'k' is not text"},
         {"{\"__metadata__\":[],\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", "not an object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -295,7 +308,8 @@ static void test_bad_headers(void **state)
         assert_refused(eg_safetensors_load(f->ctx, f->path, NULL), EG_EFORMAT, cases[i].message);
     }
     write_bytes(f->path, "\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10);
-    assert_refused(eg_safetensors_load(f->ctx, f->path, NULL), EG_EFORMAT, "header of 9223372036854775807 bytes, expected 2 .. 2");
+    assert_refused(eg_safetensors_load(f->ctx, f->path, NULL), EG_EFORMAT,
+                   "header of 9223372036854775807 bytes, expected 2 .. 2");
     /* Spaces after the header are allowed, and tensors without elements anywhere. */
     write_raw(f->path,
               "{\"e\":{\"dtype\":\"F32\",\"shape\":[0,4],\"data_offsets\":[8,8]},"

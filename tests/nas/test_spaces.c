@@ -156,7 +156,7 @@ static void any_image_of_eight_or_more(void **state)
         for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
             eg_context *ctx = eg_context_new(.threads = 2);
             eg_space_options options = {.struct_size = sizeof options, .input = EG_SHAPE(i % 2 == 0 ? 1 : 3, sides[i][0], sides[i][1]),
-                                        .classes = 7, .channels = 4, .drop_path = 0.2};
+                                        .classes = 7, .channels = 4, .layers = 3, .drop_path = 0.2};
             eg_module *net = eg_space_build(ctx, (*space)->name, &options);
             assert_made(net);
             eg_mutator *mutator = eg_darts_mutator_new(net);

@@ -34,8 +34,9 @@ static eg_optimizer *make_optimizer(eg_context *ctx, const json_t *vector)
     const char *kind = json_string_value(json_object_get(vector, "kind"));
     double lr = json_option(o, "lr", 0);
     if (strcmp(kind, "sgd") == 0)
-        return eg_sgd(NULL, .ctx = ctx, .lr = lr, .momentum = json_option(o, "momentum", 0), .dampening = json_option(o, "dampening", 0),
-                      .weight_decay = json_option(o, "weight_decay", 0), .nesterov = json_is_true(json_object_get(o, "nesterov")));
+        return eg_sgd(NULL, .ctx = ctx, .lr = lr, .momentum = json_option(o, "momentum", 0),
+                      .dampening = json_option(o, "dampening", 0), .weight_decay = json_option(o, "weight_decay", 0),
+                      .nesterov = json_is_true(json_object_get(o, "nesterov")));
     eg_adam_options options = {.ctx = ctx, .lr = lr, .eps = json_option(o, "eps", 0)};
     if (betas) {
         options.beta1 = EG_F64(json_number_value(json_array_get(betas, 0)));
@@ -97,7 +98,8 @@ static void run_compare(const run *r, size_t step)
         size_t n = run_read(r, i, got);
         json_floats(json_array_get(after, i), expected, MOST_NUMBERS);
         for (size_t k = 0; k < n; k++)
-            assert_relative((double)got[k], (double)expected[k], 1e-5, json_string_value(json_object_get(r->vector, "kind")));
+            assert_relative((double)got[k], (double)expected[k], 1e-5,
+                            json_string_value(json_object_get(r->vector, "kind")));
     }
 }
 
@@ -105,7 +107,8 @@ static void test_trajectories(void **state)
 {
     json_t *json = optim_vectors(), *vector;
     size_t i;
-    json_array_foreach(json_object_get(json, "optimizers"), i, vector) {
+    json_array_foreach(json_object_get(json, "optimizers"), i, vector)
+    {
         run r;
         run_begin(&r, *state, vector);
         for (size_t step = 0; step < json_array_size(json_object_get(vector, "grads")); step++) {
@@ -128,7 +131,8 @@ static void test_state_continues(void **state)
 {
     json_t *json = optim_vectors(), *vector;
     size_t index;
-    json_array_foreach(json_object_get(json, "optimizers"), index, vector) {
+    json_array_foreach(json_object_get(json, "optimizers"), index, vector)
+    {
         run whole, resumed;
         run_begin(&whole, *state, vector);
         run_begin(&resumed, *state, vector);
@@ -301,7 +305,8 @@ static void test_clip(void **state)
     eg_context *ctx = *state;
     json_t *json = optim_vectors(), *vector;
     size_t index;
-    json_array_foreach(json_object_get(json, "clip"), index, vector) {
+    json_array_foreach(json_object_get(json, "clip"), index, vector)
+    {
         const json_t *shapes = json_object_get(vector, "shapes");
         eg_optimizer *o = eg_sgd(NULL, .ctx = ctx, .lr = 1);
         eg_tensor *params[MOST_PARAMS];

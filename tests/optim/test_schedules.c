@@ -48,7 +48,8 @@ static eg_scheduler *make_schedule(eg_optimizer *o, const json_t *v)
     if (strcmp(kind, "warmup_cosine") == 0)
         return eg_linear_warmup_lr(o, first, argument(v, 1), eg_cosine_lr(o, (int64_t)argument(v, 2), argument(v, 3)));
     if (strcmp(kind, "one_cycle") == 0)
-        return eg_one_cycle_lr(o, argument(v, 0), (int64_t)argument(v, 1), argument(v, 2), argument(v, 3), argument(v, 4));
+        return eg_one_cycle_lr(o, argument(v, 0), (int64_t)argument(v, 1), argument(v, 2), argument(v, 3),
+                               argument(v, 4));
     assert_string_equal(kind, "multi_step");
     eg_shape milestones = json_shape(json_array_get(json_object_get(v, "arguments"), 0));
     return eg_multi_step_lr(o, milestones.dims, (size_t)milestones.ndim, argument(v, 1));
@@ -59,7 +60,8 @@ static void test_rates(void **state)
     (void)state;
     json_t *json = optim_vectors(), *vector;
     size_t index;
-    json_array_foreach(json_object_get(json, "schedules"), index, vector) {
+    json_array_foreach(json_object_get(json, "schedules"), index, vector)
+    {
         const json_t *rates = json_object_get(vector, "rates");
         const char *kind = json_string_value(json_object_get(vector, "kind"));
         assert_true(json_array_size(rates) > 12);
@@ -183,7 +185,8 @@ static void test_bad_arguments(void **state)
     assert_refused(eg_cosine_lr(f.optimizer, 0, 0), EG_EINVAL, "t_max 0");
     assert_refused(eg_cosine_lr(f.optimizer, 3, NAN), EG_EINVAL, "eta_min");
     assert_refused(eg_linear_warmup_lr(f.optimizer, -1, 0.1, eg_step_lr(f.optimizer, 1, 0.5)), EG_EINVAL, "-1 steps");
-    assert_refused(eg_linear_warmup_lr(f.optimizer, 1, 0.1, eg_step_lr(other.optimizer, 1, 0.5)), EG_EINVAL, "another optimizer");
+    assert_refused(eg_linear_warmup_lr(f.optimizer, 1, 0.1, eg_step_lr(other.optimizer, 1, 0.5)), EG_EINVAL,
+                   "another optimizer");
     assert_refused(eg_one_cycle_lr(f.optimizer, 0, 10, 0, 0, 0), EG_EINVAL, "max_lr 0");
     assert_refused(eg_one_cycle_lr(f.optimizer, 1, 10, 1, 0, 0), EG_EINVAL, "pct_start 1");
     assert_fails(eg_scheduler_step(NULL), EG_EINVAL, "scheduler");

@@ -42,7 +42,7 @@ static void test_group_access(void **state)
     eg_free(text);
     const char *name;
     for (int i = 0; i < 20; i++) {
-        char key[8];
+        char key[16];
         snprintf(key, sizeof key, "m%d", i);
         assert_ok(eg_meter_group_update(group, key, i, 1));
     }

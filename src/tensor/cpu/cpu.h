@@ -10,7 +10,8 @@
 
 #include "tensor/kernels.h"
 
-/* Function multiversioning needs ifunc, which the sanitizers' start-up does not get along with. */
+/* Function multiversioning needs ifunc, which the sanitizers' start-up does not get along with. Names of such functions,
+ * static ones too, are unique in the library: clang gives all of their resolvers external linkage. */
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&     \
     !defined(EG_NO_CLONES)
 #if defined(__has_feature)

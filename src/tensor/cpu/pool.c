@@ -241,7 +241,7 @@ static int64_t make_runs(run *runs, const eg__window *win, int64_t in, int64_t o
     return n;
 }
 
-EG__CLONES static void add_line(float *restrict y, const float *restrict x, float share, int64_t n)
+EG__CLONES static void add_share(float *restrict y, const float *restrict x, float share, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
@@ -257,7 +257,7 @@ static void average_tap(const pool_work *w, bool backward, int64_t x_row, int64_
     float share = 1.0f / (float)(rows * r->divisor);
     for (int64_t o = begin; o < end; o += step) {
         int64_t x_at = (x_row + o * stride + columns.first) * channels, y_at = (y_row + o) * channels;
-        add_line(w->out + (backward ? x_at : y_at), w->in + (backward ? y_at : x_at), share, step * channels);
+        add_share(w->out + (backward ? x_at : y_at), w->in + (backward ? y_at : x_at), share, step * channels);
     }
 }
 

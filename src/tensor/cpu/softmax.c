@@ -12,7 +12,6 @@
 EG__CLONES static float line_max(const float *x, int64_t n)
 {
     float m = x[0];
-#pragma omp simd reduction(max : m)
     for (int64_t i = 0; i < n; i++)
         m = x[i] > m ? x[i] : m;
     return m;

@@ -26,14 +26,14 @@ EG__CLONES static void scale_line(float *y, const float *x, float w, int64_t n)
         y[i] = w * x[i];
 }
 
-EG__CLONES static void add_line(float *y, const float *x, float w, int64_t n)
+EG__CLONES static void mix_line(float *y, const float *x, float w, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         y[i] += w * x[i];
 }
 
-EG__CLONES static void add_two_lines(float *y, const float *x0, const float *x1, float w0, float w1, int64_t n)
+EG__CLONES static void mix_two_lines(float *y, const float *x0, const float *x1, float w0, float w1, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
@@ -58,9 +58,9 @@ static void mix(void *arg, int64_t begin, int64_t end)
         scale_line(y, m->x[0] + at, m->w[0], n);
         size_t i = 1;
         for (; i + 1 < m->n; i += 2)
-            add_two_lines(y, m->x[i] + at, m->x[i + 1] + at, m->w[i], m->w[i + 1], n);
+            mix_two_lines(y, m->x[i] + at, m->x[i + 1] + at, m->w[i], m->w[i + 1], n);
         if (i < m->n)
-            add_line(y, m->x[i] + at, m->w[i], n);
+            mix_line(y, m->x[i] + at, m->w[i], n);
     }
 }
 
