@@ -65,7 +65,7 @@ static inline void alloc_world_free(const alloc_table *table, void *payload)
     free(world);
 }
 
-/* jansson's parser says "invalid token" when it has no memory for a text: then EFORMAT is as good as ENOMEM. */
+/* jansson's parser reports a syntax error when it has no memory for a text: then that is as good as ENOMEM. */
 static bool alloc_jansson_failed = false;
 
 static void *alloc_for_jansson(size_t size)
@@ -78,7 +78,7 @@ static void *alloc_for_jansson(size_t size)
 static inline bool alloc_failed_well(eg_status status)
 {
     const eg_error *last = eg_error_last(), *first = eg_error_first();
-    bool misread = alloc_jansson_failed && strstr(first->message, "invalid token");
+    bool misread = alloc_jansson_failed && strstr(first->message, " line ");
     return last->code == status && (misread || (status == EG_ENOMEM && first->code == EG_ENOMEM));
 }
 

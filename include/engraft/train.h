@@ -38,7 +38,8 @@ EG_API char *eg_meter_group_summary(const eg_meter_group *group);
 typedef struct eg_trainer eg_trainer;
 typedef struct eg_callback eg_callback;
 
-/** What happens at moments of a training. Each function may be NULL; a failure stops the training. Epochs count from 0. */
+/** What happens at moments of a training. Each function may be NULL; a failure stops the training. Epochs count from 0. A training that goes on
+ *  from a checkpoint inside an epoch begins with on_train_begin and on_epoch_begin of that epoch. */
 typedef struct eg_callback_class {
     size_t struct_size;
     const char *name;
@@ -97,7 +98,7 @@ typedef struct eg_trainer_options {
     void *payload;             /* of loss and metrics */
     double label_smoothing;    /* of the default loss */
     eg_optimizer *optimizer;   /* taken over; NULL = SGD, momentum 0.9, nesterov, warm-up over the first 5 % of all batches, then cosine to 0 */
-    double lr;                 /* of that default optimizer: 0 = 0.05 */
+    double lr;                 /* of that default optimizer: 0 = 0.1 */
     eg_opt_f64 weight_decay;   /* of it: unset = 5e-4 */
     double grad_clip;          /* max norm; 0 = none */
     const eg_transform *transforms; /* of training samples */

@@ -33,17 +33,20 @@ typedef struct option_spec {
     const char *help;
     option_type type;
     int flags;
-    size_t offset;       /* of the member in the command's arguments */
-    double min, max;     /* of numbers; max 0 = none */
-    bool above_min;      /* min itself is not allowed */
-    const char *initial; /* the value when not given, as text; NULL = 0, off or nothing */
-    const char *shown;   /* what help calls that value, where it is not `initial` */
+    size_t offset;                         /* of the member in the command's arguments */
+    double min, max;                       /* of numbers; max 0 = none */
+    bool above_min;                        /* min itself is not allowed */
+    const char *initial;                   /* the value when not given, as text; NULL = 0, off or nothing */
+    const char *shown;                     /* what help calls that value, where it is not `initial` */
     eg_status (*check)(const char *value); /* of texts: fails for a value that is not allowed */
 } option_spec;
 
 /* A row: OPTION(search_args, INT, batch, "batch", "N", "samples a step", .min = 1, .initial = "64"). */
 #define OPTION(args_type, type_, member_, name_, value_, help_, ...)                                                   \
-    {.name = name_, .value = value_, .help = help_, .type = OPTION_##type_, .offset = offsetof(args_type, member_), __VA_ARGS__}
+    {                                                                                                                  \
+        .name = name_, .value = value_, .help = help_, .type = OPTION_##type_, .offset = offsetof(args_type, member_), \
+        __VA_ARGS__                                                                                                    \
+    }
 
 typedef struct command {
     const char *name, *synopsis, *summary;
@@ -56,12 +59,13 @@ typedef struct command {
 
 #define MAX_OPTIONS 40
 
-extern const command search_command, retrain_command, eval_command, compare_command, show_command, spaces_command, strategies_command;
+extern const command search_command, retrain_command, eval_command, compare_command, show_command, spaces_command,
+    strategies_command;
 
 /** Fills `args` from the command line. -1 = go on; else the exit status (help was shown, or wrong use reported). */
 int options_parse(const command *c, int argc, char **argv, void *args, bool *given);
-/** Takes the options with `flag` that were not given from an object, which lends its texts. Fails for a value that its option would not
- *  take. */
+/** Takes the options with `flag` that were not given from an object, which lends its texts. Fails for a value that its
+ * option would not take. */
 eg_status options_merge(const command *c, void *args, bool *given, const json_t *object, int flag);
 /** False after reporting the first required option that is missing. */
 bool options_complete(const command *c, const bool *given);
@@ -84,8 +88,8 @@ int report_run_failure(const char *name, eg_status status, const char *directory
 /* ---- contexts ---- */
 
 void remember_program(char **argv);
-/** A context that Ctrl-C and SIGTERM cancel. The first call runs the program anew with OMP_WAIT_POLICY=passive when that is not set. NULL on
- *  failure. */
+/** A context that Ctrl-C and SIGTERM cancel. The first call runs the program anew with OMP_WAIT_POLICY=passive when
+ * that is not set. NULL on failure. */
 eg_context *open_context(int64_t threads, int64_t seed);
 void close_context(eg_context *ctx);
 

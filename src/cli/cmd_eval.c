@@ -16,10 +16,13 @@ typedef struct eval_args {
 
 static const option_spec options[] = {
     ROW(TEXT, run, "run", "DIR", "a finished retraining", .flags = OPTION_REQUIRED),
-    ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE", .flags = OPTION_INHERITED, .shown = "the run's"),
+    ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE", .flags = OPTION_INHERITED,
+        .shown = "the run's"),
     ROW(INT, batch, "batch", "N", "samples at a time", .min = 1, .max = 65536, .initial = "256"),
-    ROW(INT, threads, "threads", "N", "threads to compute with", .max = 1024, .initial = "0", .shown = "all processors"),
-    ROW(FLAG, json, "json", NULL, "print the result as one JSON object: test_accuracy, params, macs, seconds, ..", .flags = 0),
+    ROW(INT, threads, "threads", "N", "threads to compute with", .max = 1024, .initial = "0",
+        .shown = "all processors"),
+    ROW(FLAG, json, "json", NULL, "print the result as one JSON object: test_accuracy, params, macs, seconds, ..",
+        .flags = 0),
     {.name = NULL},
 };
 

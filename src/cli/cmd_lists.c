@@ -37,7 +37,8 @@ static int print_list(const char *name, const list_args *a, entry_fn at)
     for (size_t i = 0; at(i).name; i++) {
         entry e = at(i);
         if (a->json)
-            json_array_append_new(list, json_pack("{s:s, s:s*, s:s*}", "name", e.name, "help", e.help, "source", e.source));
+            json_array_append_new(list,
+                                  json_pack("{s:s, s:s*, s:s*}", "name", e.name, "help", e.help, "source", e.source));
         else
             printf("%-16s %s\n%-16s %s\n", e.name, e.help, "", e.source ? e.source : "");
     }

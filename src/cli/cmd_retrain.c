@@ -18,30 +18,37 @@ typedef struct retrain_args {
 
 static const option_spec options[] = {
     ROW(TEXT, run, "run", "DIR", "a finished search: its architecture, space and data", .flags = 0),
-    ROW(TEXT, space, "space", "NAME", "search space, in place of --run", .flags = OPTION_RECORDED | OPTION_INHERITED, .check = check_space),
+    ROW(TEXT, space, "space", "NAME", "search space, in place of --run", .flags = OPTION_RECORDED | OPTION_INHERITED,
+        .check = check_space),
     ROW(TEXT, arch, "arch", "FILE", "architecture, in place of --run", .flags = 0),
-    ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE", .flags = OPTION_RECORDED | OPTION_INHERITED,
-        .initial = "fashion-mnist", .shown = "the search's, or fashion-mnist"),
+    ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE",
+        .flags = OPTION_RECORDED | OPTION_INHERITED, .initial = "fashion-mnist",
+        .shown = "the search's, or fashion-mnist"),
     ROW(TEXT, out, "out", "DIR", "directory of this run, made when it is not there", .flags = OPTION_REQUIRED),
     ROW(INT, epochs, "epochs", "N", "epochs", .flags = OPTION_RECORDED, .min = 1, .max = 1e6, .initial = "10"),
     ROW(INT, batch, "batch", "N", "samples a step", .flags = OPTION_RECORDED, .min = 1, .max = 65536, .initial = "64"),
-    ROW(INT, subset, "subset", "N", "use only N training samples", .flags = OPTION_RECORDED, .initial = "0", .shown = "all"),
-    ROW(REAL, lr, "lr", "X", "highest learning rate", .flags = OPTION_RECORDED, .above_min = true, .initial = "0.05"),
+    ROW(INT, subset, "subset", "N", "use only N training samples", .flags = OPTION_RECORDED, .initial = "0",
+        .shown = "all"),
+    ROW(REAL, lr, "lr", "X", "highest learning rate", .flags = OPTION_RECORDED, .above_min = true, .initial = "0.1"),
     ROW(REAL, weight_decay, "weight-decay", "X", "weight decay", .flags = OPTION_RECORDED, .max = 1, .initial = "5e-4"),
-    ROW(REAL, label_smoothing, "label-smoothing", "X", "label smoothing", .flags = OPTION_RECORDED, .max = 0.9, .initial = "0"),
-    ROW(SWITCH, augment, "augment", "on|off", "random crops and flips of images", .flags = OPTION_RECORDED, .initial = "on"),
-    ROW(INT, seed, "seed", "S", "seed of everything random", .flags = OPTION_RECORDED | OPTION_INHERITED, .initial = "0",
-        .shown = "the search's, or 0"),
-    ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_RECORDED | OPTION_INHERITED, .max = 4096,
-        .initial = "0", .shown = "the search's"),
-    ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_RECORDED | OPTION_INHERITED, .max = 1024, .initial = "0",
-        .shown = "the search's"),
-    ROW(INT, threads, "threads", "N", "threads to compute with", .flags = OPTION_RECORDED, .max = 1024, .initial = "0", .shown = "all processors"),
+    ROW(REAL, label_smoothing, "label-smoothing", "X", "label smoothing", .flags = OPTION_RECORDED, .max = 0.9,
+        .initial = "0"),
+    ROW(SWITCH, augment, "augment", "on|off", "random crops and flips of images", .flags = OPTION_RECORDED,
+        .initial = "on"),
+    ROW(INT, seed, "seed", "S", "seed of everything random", .flags = OPTION_RECORDED | OPTION_INHERITED,
+        .initial = "0", .shown = "the search's, or 0"),
+    ROW(INT, channels, "channels", "N", "channels of the space's first cells",
+        .flags = OPTION_RECORDED | OPTION_INHERITED, .max = 4096, .initial = "0", .shown = "the search's"),
+    ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_RECORDED | OPTION_INHERITED,
+        .max = 1024, .initial = "0", .shown = "the search's"),
+    ROW(INT, threads, "threads", "N", "threads to compute with", .flags = OPTION_RECORDED, .max = 1024, .initial = "0",
+        .shown = "all processors"),
     ROW(INT, workers, "workers", "N", "threads that make batches", .max = 64, .initial = "1"),
-    ROW(REAL, checkpoint_seconds, "checkpoint-seconds", "X", "time between checkpoints within an epoch, at least", .above_min = true,
-        .initial = "20"),
+    ROW(REAL, checkpoint_seconds, "checkpoint-seconds", "X", "time between checkpoints within an epoch, at least",
+        .above_min = true, .initial = "20"),
     ROW(FLAG, resume, "resume", NULL, "go on with the run in --out; its options are known", .flags = 0),
-    ROW(FLAG, json, "json", NULL, "print the result as one JSON object: test_accuracy, params, macs, seconds, ..", .flags = 0),
+    ROW(FLAG, json, "json", NULL, "print the result as one JSON object: test_accuracy, params, macs, seconds, ..",
+        .flags = 0),
     {.name = NULL},
 };
 
@@ -52,11 +59,11 @@ static eg_status train(eg_context *ctx, const retrain_args *a, eg_module *model,
     progress p = progress_start();
     const eg_transform transforms[] = {eg_random_crop(2), eg_random_flip(0.5)};
     bool images = eg_dataset_shape(data).ndim == 3;
-    eg_trainer *trainer = eg_trainer_new(ctx, model, data, .epochs = a->epochs, .batch_size = (size_t)a->batch, .workers = (int)a->workers,
-                                         .lr = a->lr, .weight_decay = EG_F64(a->weight_decay), .label_smoothing = a->label_smoothing,
-                                         .transforms = transforms, .n_transforms = a->augment && images ? 2 : 0, .seed = (uint64_t)a->seed,
-                                         .run = a->out, .resume = a->resume, .checkpoint_seconds = a->checkpoint_seconds,
-                                         .progress = progress_show, .progress_payload = &p);
+    eg_trainer *trainer = eg_trainer_new(
+        ctx, model, data, .epochs = a->epochs, .batch_size = (size_t)a->batch, .workers = (int)a->workers, .lr = a->lr,
+        .weight_decay = EG_F64(a->weight_decay), .label_smoothing = a->label_smoothing, .transforms = transforms,
+        .n_transforms = a->augment && images ? 2 : 0, .seed = (uint64_t)a->seed, .run = a->out, .resume = a->resume,
+        .checkpoint_seconds = a->checkpoint_seconds, .progress = progress_show, .progress_payload = &p);
     eg_status status = trainer ? eg_trainer_train(trainer) : eg_error_last()->code;
     progress_end(&p);
     eg_trainer_free(trainer);
@@ -79,7 +86,10 @@ static eg_status measure(eg_module *model, eg_dataset *test, const retrain_args 
 static eg_status retrain(eg_context *ctx, const retrain_args *a, const eg_arch *arch, eg_dataset *data, json_t *result)
 {
     double start = seconds_now();
-    network_options network = {.space = a->space, .channels = a->channels, .layers = a->layers, .input = eg_dataset_shape(data),
+    network_options network = {.space = a->space,
+                               .channels = a->channels,
+                               .layers = a->layers,
+                               .input = eg_dataset_shape(data),
                                .classes = eg_dataset_classes(data)};
     eg_module *model = build_fixed(ctx, &network, arch);
     eg_dataset *test = model ? eg_dataset_open(ctx, a->data, .split = EG_TEST) : NULL;
@@ -101,7 +111,8 @@ static eg_arch *load_arch(const retrain_args *a)
     const char *path = a->resume && file_exists(own) ? own : a->arch ? a->arch : of_search;
     eg_arch *arch = NULL;
     if (path && path == of_search && !file_exists(path))
-        eg_fail(EG_ENOENT, "'%s' has no arch.json: its search is not finished (engraft search --resume --out %s)", a->run, a->run);
+        eg_fail(EG_ENOENT, "'%s' has no arch.json: its search is not finished (engraft search --resume --out %s)",
+                a->run, a->run);
     else if (path)
         arch = eg_arch_load(path);
     else
@@ -119,7 +130,8 @@ static eg_status keep_arch(const eg_arch *arch, const char *directory)
     return status;
 }
 
-static eg_status retrain_data(const command *self, eg_context *ctx, retrain_args *a, const eg_arch *arch, json_t *result)
+static eg_status retrain_data(const command *self, eg_context *ctx, retrain_args *a, const eg_arch *arch,
+                              json_t *result)
 {
     a->threads = eg_context_threads(ctx);
     eg_dataset *all = eg_dataset_open(ctx, a->data, .split = EG_TRAIN);
@@ -170,9 +182,14 @@ static int check_usage(const command *self, const retrain_args *a, const bool *g
     if (!options_complete(self, given))
         return EXIT_USAGE;
     if (!a->space)
-        return usage_error(self->name, "name a search with '--run DIR', or a space and an architecture with '--space NAME --arch FILE'");
+        return usage_error(
+            self->name,
+            "name a search with '--run DIR', or a space and an architecture with '--space NAME --arch FILE'");
     if (!a->run && !a->arch && !a->resume)
-        return usage_error(self->name, "option '--arch FILE' is missing: the architecture in space '%s' (or name a search with '--run DIR')", a->space);
+        return usage_error(
+            self->name,
+            "option '--arch FILE' is missing: the architecture in space '%s' (or name a search with '--run DIR')",
+            a->space);
     return EXIT_OK;
 }
 
@@ -201,7 +218,8 @@ const command retrain_command = {
     .name = "retrain",
     .synopsis = "(--run DIR | --space NAME --arch FILE) --out DIR [OPTIONS]",
     .summary = "train a found architecture from the start and measure it",
-    .details = "Writes DIR/model.safetensors. Ctrl-C stops it with everything saved; --resume goes on, to the same bits.",
+    .details =
+        "Writes DIR/model.safetensors. Ctrl-C stops it with everything saved; --resume goes on, to the same bits.",
     .options = options,
     .args_size = sizeof(retrain_args),
     .run = retrain_run,

@@ -16,27 +16,34 @@ typedef struct search_args {
 #define ROW(...) OPTION(search_args, __VA_ARGS__)
 
 static const option_spec options[] = {
-    ROW(TEXT, space, "space", "NAME", "search space; 'engraft spaces' lists them", .flags = OPTION_REQUIRED | OPTION_RECORDED, .check = check_space),
-    ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE", .flags = OPTION_RECORDED, .initial = "fashion-mnist"),
-    ROW(TEXT, strategy, "strategy", "NAME", "how to search; 'engraft strategies' lists them", .flags = OPTION_RECORDED, .initial = "darts",
-        .check = check_strategy),
+    ROW(TEXT, space, "space", "NAME", "search space; 'engraft spaces' lists them",
+        .flags = OPTION_REQUIRED | OPTION_RECORDED, .check = check_space),
+    ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE", .flags = OPTION_RECORDED,
+        .initial = "fashion-mnist"),
+    ROW(TEXT, strategy, "strategy", "NAME", "how to search; 'engraft strategies' lists them", .flags = OPTION_RECORDED,
+        .initial = "darts", .check = check_strategy),
     ROW(TEXT, out, "out", "DIR", "directory of the run, made when it is not there", .flags = OPTION_REQUIRED),
-    ROW(INT, epochs, "epochs", "N", "epochs of the supernet", .flags = OPTION_RECORDED, .min = 1, .max = 1e6, .initial = "10"),
+    ROW(INT, epochs, "epochs", "N", "epochs of the supernet", .flags = OPTION_RECORDED, .min = 1, .max = 1e6,
+        .initial = "10"),
     ROW(INT, batch, "batch", "N", "samples a step", .flags = OPTION_RECORDED, .min = 1, .max = 65536, .initial = "64"),
-    ROW(INT, subset, "subset", "N", "use only N training samples", .flags = OPTION_RECORDED, .initial = "0", .shown = "all"),
-    ROW(REAL, lr, "lr", "X", "learning rate of the weights at the start", .flags = OPTION_RECORDED, .above_min = true, .initial = "0.025"),
+    ROW(INT, subset, "subset", "N", "use only N training samples", .flags = OPTION_RECORDED, .initial = "0",
+        .shown = "all"),
+    ROW(REAL, lr, "lr", "X", "learning rate of the weights at the start", .flags = OPTION_RECORDED, .above_min = true,
+        .initial = "0.025"),
     ROW(INT, seed, "seed", "S", "seed of everything random", .flags = OPTION_RECORDED, .initial = "0"),
-    ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_RECORDED, .max = 4096, .initial = "0",
-        .shown = "the space's own"),
-    ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_RECORDED, .max = 1024, .initial = "0", .shown = "the space's own"),
-    ROW(TEXT, choice, "choice", "HOW", "how spos chooses: evolution or random", .flags = OPTION_RECORDED, .check = check_choice,
-        .initial = "evolution"),
-    ROW(INT, evaluations, "evaluations", "N", "candidates evaluated in the choice", .flags = OPTION_RECORDED, .max = 1e7, .initial = "0",
-        .shown = "the strategy's own"),
-    ROW(INT, threads, "threads", "N", "threads to compute with", .flags = OPTION_RECORDED, .max = 1024, .initial = "0", .shown = "all processors"),
+    ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_RECORDED, .max = 4096,
+        .initial = "0", .shown = "the space's own"),
+    ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_RECORDED, .max = 1024,
+        .initial = "0", .shown = "the space's own"),
+    ROW(TEXT, choice, "choice", "HOW", "how spos chooses: evolution or random", .flags = OPTION_RECORDED,
+        .check = check_choice, .initial = "evolution"),
+    ROW(INT, evaluations, "evaluations", "N", "candidates evaluated in the choice", .flags = OPTION_RECORDED,
+        .max = 1e7, .initial = "0", .shown = "the strategy's own"),
+    ROW(INT, threads, "threads", "N", "threads to compute with", .flags = OPTION_RECORDED, .max = 1024, .initial = "0",
+        .shown = "all processors"),
     ROW(INT, workers, "workers", "N", "threads that make batches", .max = 64, .initial = "1"),
-    ROW(REAL, checkpoint_seconds, "checkpoint-seconds", "X", "time between checkpoints within an epoch, at least", .above_min = true,
-        .initial = "20"),
+    ROW(REAL, checkpoint_seconds, "checkpoint-seconds", "X", "time between checkpoints within an epoch, at least",
+        .above_min = true, .initial = "20"),
     ROW(FLAG, resume, "resume", NULL, "go on with the run in --out; its options are known", .flags = 0),
     ROW(FLAG, json, "json", NULL, "print the result as one JSON object: arch, seconds, run, ..", .flags = 0),
     {.name = NULL},
@@ -44,15 +51,19 @@ static const option_spec options[] = {
 
 static eg_search *make_search(eg_context *ctx, const search_args *a, eg_dataset *data, progress *p)
 {
-    network_options network = {.space = a->space, .channels = a->channels, .layers = a->layers, .input = eg_dataset_shape(data),
+    network_options network = {.space = a->space,
+                               .channels = a->channels,
+                               .layers = a->layers,
+                               .input = eg_dataset_shape(data),
                                .classes = eg_dataset_classes(data)};
     eg_module *model = build_network(ctx, &network);
     if (!model)
         return NULL;
-    eg_search *search = eg_search_new(ctx, model, data, .strategy = a->strategy, .epochs = a->epochs, .batch_size = (size_t)a->batch,
-                                      .workers = (int)a->workers, .lr = a->lr, .seed = (uint64_t)a->seed, .run = a->out, .resume = a->resume,
-                                      .strategy_options = {.evaluations = a->evaluations, .choice = a->choice},
-                                      .checkpoint_seconds = a->checkpoint_seconds, .progress = progress_show, .progress_payload = p);
+    eg_search *search =
+        eg_search_new(ctx, model, data, .strategy = a->strategy, .epochs = a->epochs, .batch_size = (size_t)a->batch,
+                      .workers = (int)a->workers, .lr = a->lr, .seed = (uint64_t)a->seed, .run = a->out,
+                      .resume = a->resume, .strategy_options = {.evaluations = a->evaluations, .choice = a->choice},
+                      .checkpoint_seconds = a->checkpoint_seconds, .progress = progress_show, .progress_payload = p);
     eg_module_release(model);
     return search;
 }
@@ -112,7 +123,8 @@ static int search_in(const command *self, search_args *a)
 {
     eg_context *ctx = open_context(a->threads, a->seed);
     char *spec = absolute_spec(a->data);
-    json_t *result = json_pack("{s:s, s:s, s:s, s:I}", "run", a->out, "space", a->space, "strategy", a->strategy, "epochs", (json_int_t)a->epochs);
+    json_t *result = json_pack("{s:s, s:s, s:s, s:I}", "run", a->out, "space", a->space, "strategy", a->strategy,
+                               "epochs", (json_int_t)a->epochs);
     a->data = spec;
     eg_status status = ctx ? EG_OK : eg_error_last()->code;
     if (ctx && !(spec && result))
@@ -120,7 +132,8 @@ static int search_in(const command *self, search_args *a)
     if (status == EG_OK)
         status = search_data(self, ctx, a, result);
     close_context(ctx);
-    int exit_status = status == EG_OK ? print_result(a, json_incref(result)) : report_run_failure(self->name, status, a->out);
+    int exit_status =
+        status == EG_OK ? print_result(a, json_incref(result)) : report_run_failure(self->name, status, a->out);
     json_decref(result);
     free(spec);
     return exit_status;

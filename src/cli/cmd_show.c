@@ -17,12 +17,14 @@ typedef struct show_args {
 static const option_spec options[] = {
     ROW(TEXT, space, "space", "NAME", "a search space", .flags = OPTION_INHERITED, .check = check_space),
     ROW(TEXT, run, "run", "DIR", "the run of a search or retraining, in place of --space", .flags = 0),
-    ROW(TEXT, data, "data", "SPEC", "data set whose shape to build the space for", .flags = 0, .shown = "1 x 28 x 28, 10 classes"),
-    ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_INHERITED, .max = 4096, .initial = "0",
-        .shown = "the space's own"),
-    ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_INHERITED, .max = 1024, .initial = "0",
-        .shown = "the space's own"),
-    ROW(FLAG, json, "json", NULL, "print one JSON object: params, macs, mutables (key, type, candidates), ..", .flags = 0),
+    ROW(TEXT, data, "data", "SPEC", "data set whose shape to build the space for", .flags = 0,
+        .shown = "1 x 28 x 28, 10 classes"),
+    ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_INHERITED, .max = 4096,
+        .initial = "0", .shown = "the space's own"),
+    ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_INHERITED, .max = 1024,
+        .initial = "0", .shown = "the space's own"),
+    ROW(FLAG, json, "json", NULL, "print one JSON object: params, macs, mutables (key, type, candidates), ..",
+        .flags = 0),
     {.name = NULL},
 };
 
@@ -97,8 +99,8 @@ static void print_description(const json_t *result, eg_module *model)
     json_array_foreach(json_object_get(result, "mutables"), i, mutable)
     {
         char *candidates = json_dumps(json_object_get(mutable, "candidates"), JSON_ENCODE_ANY);
-        printf("%-28s %-13s %s\n", json_string_value(json_object_get(mutable, "key")), json_string_value(json_object_get(mutable, "type")),
-               candidates ? candidates : "");
+        printf("%-28s %-13s %s\n", json_string_value(json_object_get(mutable, "key")),
+               json_string_value(json_object_get(mutable, "type")), candidates ? candidates : "");
         free(candidates);
     }
     if (i > 0)
@@ -111,7 +113,8 @@ static eg_status find_network(eg_context *ctx, const show_args *a, const json_t 
 {
     if (run)
         return network_options_of(run, a->run, network);
-    *network = (network_options){.space = a->space, .channels = a->channels, .layers = a->layers, .input = EG_SHAPE(1, 28, 28), .classes = 10};
+    *network = (network_options){
+        .space = a->space, .channels = a->channels, .layers = a->layers, .input = EG_SHAPE(1, 28, 28), .classes = 10};
     if (!a->data)
         return EG_OK;
     eg_dataset *data = eg_dataset_open(ctx, a->data, .split = EG_TRAIN);

@@ -9,7 +9,8 @@
 #include <string.h>
 
 static const command *const commands[] = {
-    &search_command, &retrain_command, &eval_command, &compare_command, &show_command, &spaces_command, &strategies_command, NULL,
+    &search_command, &retrain_command, &eval_command,       &compare_command,
+    &show_command,   &spaces_command,  &strategies_command, NULL,
 };
 
 static const command *find_command(const char *name)
@@ -23,7 +24,8 @@ static const command *find_command(const char *name)
 static void print_help(FILE *out)
 {
     fputs("usage: engraft COMMAND [OPTIONS]\n\n"
-          "Searches neural architectures, retrains what it found, and measures it.\n\n", out);
+          "Searches neural architectures, retrains what it found, and measures it.\n\n",
+          out);
     for (size_t i = 0; commands[i]; i++)
         fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
     fputs("  help         explain a command: engraft help search\n\n"
@@ -31,7 +33,8 @@ static void print_help(FILE *out)
           "  --help       show this text; after a command, its own\n\n"
           "Exit status: 0 done, 1 failed or stopped, 2 wrong use.\n"
           "The program runs itself anew once with OMP_WAIT_POLICY=passive where that variable is not\n"
-          "set: spinning threads cost much time on busy processors. ENGRAFT_NO_REEXEC=1 turns this off.\n", out);
+          "set: spinning threads cost much time on busy processors. ENGRAFT_NO_REEXEC=1 turns this off.\n",
+          out);
 }
 
 static int unknown_command(const char *name)

@@ -18,7 +18,8 @@ eg_status check_strategy(const char *name)
 
 eg_status check_choice(const char *name)
 {
-    EG_CHECK(strcmp(name, "evolution") == 0 || strcmp(name, "random") == 0, EG_EINVAL, "unknown choice '%s', expected 'evolution' or 'random'", name);
+    EG_CHECK(strcmp(name, "evolution") == 0 || strcmp(name, "random") == 0, EG_EINVAL,
+             "unknown choice '%s', expected 'evolution' or 'random'", name);
     return EG_OK;
 }
 
@@ -50,7 +51,10 @@ eg_status network_options_of(const json_t *run, const char *directory, network_o
 eg_module *build_network(eg_context *ctx, const network_options *o)
 {
     return eg_space_build(ctx, o->space,
-                          &(eg_space_options){.struct_size = sizeof(eg_space_options), .input = o->input, .classes = o->classes, .channels = o->channels,
+                          &(eg_space_options){.struct_size = sizeof(eg_space_options),
+                                              .input = o->input,
+                                              .classes = o->classes,
+                                              .channels = o->channels,
                                               .layers = o->layers});
 }
 

@@ -62,7 +62,8 @@ static void *member(const option_spec *o, void *args)
 
 static void describe_range(const option_spec *o, char *text, size_t size)
 {
-    const char *kind = o->type == OPTION_INT ? "a whole number" : "a number", *from = o->above_min ? "above" : "of at least";
+    const char *kind = o->type == OPTION_INT ? "a whole number" : "a number",
+               *from = o->above_min ? "above" : "of at least";
     if (o->max > 0)
         snprintf(text, size, "%s %s %.10g and at most %.10g", kind, from, o->min, o->max);
     else
@@ -97,7 +98,8 @@ static eg_status set_value(const option_spec *o, const char *text, void *args)
         EG_TRY(o->check ? o->check(text) : EG_OK);
         *(const char **)out = text;
     } else if (o->type == OPTION_SWITCH) {
-        EG_CHECK(strcmp(text, "on") == 0 || strcmp(text, "off") == 0, EG_EINVAL, "option '--%s' takes 'on' or 'off', not '%s'", o->name, text);
+        EG_CHECK(strcmp(text, "on") == 0 || strcmp(text, "off") == 0, EG_EINVAL,
+                 "option '--%s' takes 'on' or 'off', not '%s'", o->name, text);
         *(bool *)out = strcmp(text, "on") == 0;
     } else if (!parse_number(o, text, out)) {
         char range[160];
@@ -160,7 +162,9 @@ int options_parse(const command *c, int argc, char **argv, void *args, bool *giv
     struct option table[MAX_OPTIONS + 2] = {{"help", no_argument, NULL, HELP}};
     size_t n = 0;
     for (; c->options[n].name; n++)
-        table[n + 1] = (struct option){c->options[n].name, c->options[n].type == OPTION_FLAG ? no_argument : required_argument, NULL, 256 + (int)n};
+        table[n + 1] =
+            (struct option){c->options[n].name, c->options[n].type == OPTION_FLAG ? no_argument : required_argument,
+                            NULL, 256 + (int)n};
     set_initial(c, args);
     int code;
     opterr = 0;
@@ -188,7 +192,8 @@ bool options_complete(const command *c, const bool *given)
 {
     for (size_t i = 0; c->options[i].name; i++) {
         if ((c->options[i].flags & OPTION_REQUIRED) && !given[i]) {
-            usage_error(c->name, "option '--%s %s' is missing (%s)", c->options[i].name, c->options[i].value, c->options[i].help);
+            usage_error(c->name, "option '--%s %s' is missing (%s)", c->options[i].name, c->options[i].value,
+                        c->options[i].help);
             return false;
         }
     }
@@ -201,9 +206,10 @@ bool options_complete(const command *c, const bool *given)
 static eg_status merge_value(const option_spec *o, const json_t *value, void *args)
 {
     void *out = member(o, args);
-    EG_CHECK(o->type == OPTION_TEXT ? json_is_string(value) : o->type == OPTION_INT ? json_is_integer(value) : o->type == OPTION_REAL
-                                                                                          ? json_is_number(value)
-                                                                                          : json_is_boolean(value),
+    EG_CHECK(o->type == OPTION_TEXT   ? json_is_string(value)
+             : o->type == OPTION_INT  ? json_is_integer(value)
+             : o->type == OPTION_REAL ? json_is_number(value)
+                                      : json_is_boolean(value),
              EG_EFORMAT, "'%s' in run.json is of the wrong type", o->name);
     if (o->type == OPTION_TEXT)
         return set_value(o, json_string_value(value), args);

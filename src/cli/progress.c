@@ -53,7 +53,8 @@ static void print_line(const progress *p, const eg_progress *state, double now)
         fprintf(stderr, "  %s %.4f", name, meter->avg);
     }
     if (state->done < state->total && state->done > p->first_done)
-        fprintf(stderr, "  %.0f s left", (now - p->first) / (double)(state->done - p->first_done) * (double)(state->total - state->done));
+        fprintf(stderr, "  %.0f s left",
+                (now - p->first) / (double)(state->done - p->first_done) * (double)(state->total - state->done));
     if (!p->terminal)
         fputc('\n', stderr);
     fflush(stderr);

@@ -27,28 +27,33 @@ json_t *eg__json_double(double value)
     return json_string(text);
 }
 
-/* The number that a text member consists of, in `base`. */
-static eg_status get_digits(const json_t *object, const char *key, int base, uint64_t *value)
+/* The number that a text consists of, in `base`. */
+static eg_status read_digits(const json_t *json, const char *key, int base, uint64_t *value)
 {
-    const char *text = json_string_value(json_object_get(object, key));
+    const char *text = json_string_value(json);
     const char *digits = base == 16 ? "0123456789abcdef" : "0123456789";
-    EG_CHECK(text && *text && strspn(text, digits) == strlen(text) && strlen(text) <= (base == 16 ? 16u : 20u), EG_EFORMAT,
-             "'%s' is missing or no number", key);
+    EG_CHECK(text && *text && strspn(text, digits) == strlen(text) && strlen(text) <= (base == 16 ? 16u : 20u),
+             EG_EFORMAT, "'%s' is missing or no number", key);
     *value = strtoull(text, NULL, base);
     return EG_OK;
 }
 
 eg_status eg__json_get_u64(const json_t *object, const char *key, uint64_t *value)
 {
-    return get_digits(object, key, 10, value);
+    return read_digits(json_object_get(object, key), key, 10, value);
+}
+
+eg_status eg__json_read_double(const json_t *json, const char *key, double *value)
+{
+    uint64_t bits;
+    EG_TRY(read_digits(json, key, 16, &bits));
+    memcpy(value, &bits, sizeof bits);
+    return EG_OK;
 }
 
 eg_status eg__json_get_double(const json_t *object, const char *key, double *value)
 {
-    uint64_t bits;
-    EG_TRY(get_digits(object, key, 16, &bits));
-    memcpy(value, &bits, sizeof bits);
-    return EG_OK;
+    return eg__json_read_double(json_object_get(object, key), key, value);
 }
 
 eg_status eg__json_get_i64(const json_t *object, const char *key, int64_t *value)
@@ -63,9 +68,10 @@ eg_status eg__json_get_i64(const json_t *object, const char *key, int64_t *value
 
 json_t *eg__checkpoint_scalars(const eg_rng *rng, eg__position position, json_t *settings)
 {
-    json_t *scalars = json_pack("{s:i, s:I, s:I, s:{s:o, s:o, s:o}, s:O}", "format", CHECKPOINT_FORMAT, "epoch", (json_int_t)position.epoch,
-                                "batch", (json_int_t)position.batch, "rng", "seed", eg__json_u64(rng->seed), "stream", eg__json_u64(rng->stream),
-                                "position", eg__json_u64(rng->position), "settings", settings);
+    json_t *scalars = json_pack("{s:i, s:I, s:I, s:{s:o, s:o, s:o}, s:O}", "format", CHECKPOINT_FORMAT, "epoch",
+                                (json_int_t)position.epoch, "batch", (json_int_t)position.batch, "rng", "seed",
+                                eg__json_u64(rng->seed), "stream", eg__json_u64(rng->stream), "position",
+                                eg__json_u64(rng->position), "settings", settings);
     json_decref(settings);
     if (!scalars)
         eg_fail(EG_ENOMEM, "no memory for a checkpoint");
@@ -78,7 +84,8 @@ eg_status eg__checkpoint_write(const char *path, const eg_state *state, json_t *
     char *text = scalars ? json_dumps(scalars, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_t *metadata = text ? json_pack("{s:s}", "engraft", text) : NULL;
     char *metadata_text = metadata ? json_dumps(metadata, JSON_COMPACT) : NULL;
-    eg_status status = metadata_text ? eg_safetensors_save(state, path, metadata_text) : eg_fail(EG_ENOMEM, "no memory for a checkpoint");
+    eg_status status = metadata_text ? eg_safetensors_save(state, path, metadata_text)
+                                     : eg_fail(EG_ENOMEM, "no memory for a checkpoint");
     free(metadata_text);
     json_decref(metadata);
     free(text);
@@ -114,7 +121,8 @@ static eg_status check_settings(const char *path, const json_t *settings, const 
         if (json_equal(was, value))
             continue;
         char *old = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *new = json_dumps(value, JSON_ENCODE_ANY);
-        eg_status status = eg_fail(EG_EINVAL, "checkpoint '%s' was made with %s %s, not %s", path, key, old ? old : "unset", new ? new : "?");
+        eg_status status = eg_fail(EG_EINVAL, "checkpoint '%s' was made with %s %s, not %s", path, key,
+                                   old ? old : "unset", new ? new : "?");
         free(old);
         free(new);
         return status;
@@ -128,7 +136,8 @@ static eg_status check_scalars(const char *path, const json_t *settings, const j
     eg_status status = eg__json_get_i64(scalars, "format", &format);
     if (status != EG_OK)
         return eg__fail_prefix(status, "checkpoint '%s'", path);
-    EG_CHECK(format == CHECKPOINT_FORMAT, EG_EFORMAT, "checkpoint '%s' is of format %" PRId64 ", not %d", path, format, CHECKPOINT_FORMAT);
+    EG_CHECK(format == CHECKPOINT_FORMAT, EG_EFORMAT, "checkpoint '%s' is of format %" PRId64 ", not %d", path, format,
+             CHECKPOINT_FORMAT);
     return check_settings(path, settings, json_object_get(scalars, "settings"));
 }
 

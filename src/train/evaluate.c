@@ -7,7 +7,8 @@
 
 /* ---------------------------------------------------------------------------------------------- running over data */
 
-static eg_status run_batch(eg_module *model, eg_loader *loader, size_t batch, eg__output_fn each, void *payload, bool *end)
+static eg_status run_batch(eg_module *model, eg_loader *loader, size_t batch, eg__output_fn each, void *payload,
+                           bool *end)
 {
     EG_CHECK(!eg_context_canceled(model->ctx), EG_ECANCELED, "evaluation was canceled");
     eg_batch data;
@@ -82,7 +83,8 @@ double eg_evaluate(eg_module *model, eg_dataset *dataset, size_t batch_size)
     return accuracy;
 }
 
-/* ---------------------------------------------------------------------------------------------- batch-norm statistics */
+/* ---------------------------------------------------------------------------------------------- batch-norm statistics
+ */
 
 typedef struct kept_norm {
     eg_batch_norm2d *norm;
@@ -110,8 +112,11 @@ static eg_status collect_norm(void *payload, const char *path, eg_module *m)
     EG_TRY(eg__grow(&stats->norms, &stats->capacity, stats->n + 1, sizeof *stats->norms));
     eg_batch_norm2d *norm = (eg_batch_norm2d *)m;
     kept_norm *kept = &stats->norms[stats->n++];
-    *kept = (kept_norm){.norm = norm, .mean = kept_copy(norm->running_mean), .var = kept_copy(norm->running_var),
-                        .batches = kept_copy(norm->num_batches_tracked), .momentum = norm->momentum};
+    *kept = (kept_norm){.norm = norm,
+                        .mean = kept_copy(norm->running_mean),
+                        .var = kept_copy(norm->running_var),
+                        .batches = kept_copy(norm->num_batches_tracked),
+                        .momentum = norm->momentum};
     return kept->mean && kept->var && kept->batches ? EG_OK : eg_error_last()->code;
 }
 

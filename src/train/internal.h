@@ -14,6 +14,8 @@ json_t *eg__json_double(double value);
 json_t *eg__json_u64(uint64_t value);
 /** Member `key` of an object as written by the functions above. EFORMAT naming the key. */
 eg_status eg__json_get_double(const json_t *object, const char *key, double *value);
+/** The same for a value itself, which `key` names in the failure. */
+eg_status eg__json_read_double(const json_t *json, const char *key, double *value);
 eg_status eg__json_get_u64(const json_t *object, const char *key, uint64_t *value);
 eg_status eg__json_get_i64(const json_t *object, const char *key, int64_t *value);
 
@@ -31,13 +33,13 @@ typedef struct eg__position {
     size_t batch;  /* or the number of batches when only the end of the epoch is to come */
 } eg__position;
 
-/** Makes the scalars of a checkpoint: position, the context's random numbers, and `settings` (taken over): what a run that goes
- *  on must have in common with the one that wrote it. */
+/** Makes the scalars of a checkpoint: position, the context's random numbers, and `settings` (taken over): what a run
+ * that goes on must have in common with the one that wrote it. */
 json_t *eg__checkpoint_scalars(const eg_rng *rng, eg__position position, json_t *settings);
 /** Writes atomically; takes over `scalars`, also on failure. */
 eg_status eg__checkpoint_write(const char *path, const eg_state *state, json_t *scalars);
-/** Reads a file, whose tensors are made in the current scope. EFORMAT when it is no checkpoint; EINVAL when its settings differ from
- *  `settings` (taken over), naming the first difference. */
+/** Reads a file, whose tensors are made in the current scope. EFORMAT when it is no checkpoint; EINVAL when its
+ * settings differ from `settings` (taken over), naming the first difference. */
 eg_status eg__checkpoint_read(eg_context *ctx, const char *path, json_t *settings, eg_state **state, json_t **scalars);
 /** Sets the position and the context's random numbers. */
 eg_status eg__checkpoint_restore(eg_context *ctx, const json_t *scalars, eg__position *position);
@@ -62,7 +64,7 @@ struct eg_trainer {
     size_t n_callbacks;
     eg_meter_group *meters, *validation_meters;
     eg__position position;
-    bool finished; /* the next eg_trainer_train() starts from epoch 0 */
+    bool finished;               /* the next eg_trainer_train() starts from epoch 0 */
     char *run, *checkpoint_path; /* NULL = none */
     double saved_at;
 };
@@ -75,8 +77,8 @@ eg_status eg__trainer_save(eg_trainer *trainer);
 
 /* ---- evaluation ---- */
 
-/** Runs a model over a loader's epoch 0 in evaluation mode, calling `each` with every output. The model's mode is put back.
- *  ECANCELED after eg_context_cancel(). */
+/** Runs a model over a loader's epoch 0 in evaluation mode, calling `each` with every output. The model's mode is put
+ * back. ECANCELED after eg_context_cancel(). */
 typedef eg_status (*eg__output_fn)(void *payload, size_t batch, eg_tensor *output, const eg_batch *data);
 eg_status eg__run_over(eg_module *model, eg_loader *loader, eg__output_fn each, void *payload);
 

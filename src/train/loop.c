@@ -19,12 +19,15 @@
         }                                                                                                              \
     } while (0)
 
-static void tell(const eg_trainer *t, const char *phase, int64_t epoch, size_t done, size_t total, const eg_meter_group *meters)
+static void tell(const eg_trainer *t, const char *phase, int64_t epoch, size_t done, size_t total,
+                 const eg_meter_group *meters)
 {
     const eg_trainer_options *o = &t->options;
     if (o->progress)
-        o->progress(o->progress_payload,
-                    &(eg_progress){.phase = phase, .epoch = epoch, .epochs = o->epochs, .done = done, .total = total, .meters = meters});
+        o->progress(
+            o->progress_payload,
+            &(eg_progress){
+                .phase = phase, .epoch = epoch, .epochs = o->epochs, .done = done, .total = total, .meters = meters});
 }
 
 static eg_tensor *loss_of(const eg_trainer *t, eg_tensor *output, eg_tensor *target)
@@ -36,7 +39,8 @@ static eg_tensor *loss_of(const eg_trainer *t, eg_tensor *output, eg_tensor *tar
 }
 
 /* Counts a batch in the meters: the metrics, then the loss, as the reference prints them. */
-static eg_status measure(const eg_trainer *t, const eg_tensor *output, const eg_batch *data, double loss, eg_meter_group *meters)
+static eg_status measure(const eg_trainer *t, const eg_tensor *output, const eg_batch *data, double loss,
+                         eg_meter_group *meters)
 {
     const eg_trainer_options *o = &t->options;
     if (o->metrics) {
@@ -63,8 +67,9 @@ static eg_status differentiate(eg_trainer *t)
     if (!loss)
         return eg_error_last()->code;
     double value = eg_tensor_item(loss);
-    EG_CHECK(isfinite(value), EG_EINVAL, "the loss is %g in epoch %" PRId64 " of %" PRId64 ", step %zu of %zu: a lower learning rate may help", value,
-             t->position.epoch + 1, t->options.epochs, t->position.batch + 1, eg_loader_size(t->train));
+    EG_CHECK(isfinite(value), EG_EINVAL,
+             "the loss is %g in epoch %" PRId64 " of %" PRId64 ", step %zu of %zu: a lower learning rate may help",
+             value, t->position.epoch + 1, t->options.epochs, t->position.batch + 1, eg_loader_size(t->train));
     EG_TRY(measure(t, output, &data, value, t->meters));
     return eg_backward(loss);
 }
@@ -88,8 +93,8 @@ static void log_step(const eg_trainer *t)
     if (o->log_frequency <= 0 || (int64_t)t->position.batch % o->log_frequency != 0)
         return;
     char *text = eg_meter_group_text(t->meters);
-    eg_log(o->ctx, EG_LOG_INFO, "Epoch [%" PRId64 "/%" PRId64 "] Step [%zu/%zu]  %s", t->position.epoch + 1, o->epochs, t->position.batch + 1,
-           eg_loader_size(t->train), text ? text : "");
+    eg_log(o->ctx, EG_LOG_INFO, "Epoch [%" PRId64 "/%" PRId64 "] Step [%zu/%zu]  %s", t->position.epoch + 1, o->epochs,
+           t->position.batch + 1, eg_loader_size(t->train), text ? text : "");
     eg_free(text);
 }
 
@@ -141,8 +146,11 @@ eg_status eg_trainer_validate(eg_trainer *t)
 static eg_status stop(eg_trainer *t)
 {
     EG_TRY(eg__trainer_save(t));
-    EG_TRY(eg__event(t->run, "cancel", json_pack("{s:I, s:I}", "epoch", (json_int_t)t->position.epoch, "batch", (json_int_t)t->position.batch)));
-    return eg_fail(EG_ECANCELED, "training was canceled in epoch %" PRId64 " of %" PRId64, t->position.epoch + 1, t->options.epochs);
+    EG_TRY(eg__event(
+        t->run, "cancel",
+        json_pack("{s:I, s:I}", "epoch", (json_int_t)t->position.epoch, "batch", (json_int_t)t->position.batch)));
+    return eg_fail(EG_ECANCELED, "training was canceled in epoch %" PRId64 " of %" PRId64, t->position.epoch + 1,
+                   t->options.epochs);
 }
 
 static eg_status save_when_due(eg_trainer *t)
@@ -171,15 +179,17 @@ static eg_status run_batches(eg_trainer *t)
 static eg_status report_epoch(eg_trainer *t)
 {
     const eg_trainer_options *o = &t->options;
-    char *train = eg_meter_group_summary(t->meters), *valid = t->validation ? eg_meter_group_summary(t->validation_meters) : NULL;
-    eg_log(o->ctx, EG_LOG_INFO, "Epoch [%" PRId64 "/%" PRId64 "]  %s%s%s", t->position.epoch + 1, o->epochs, train ? train : "",
-           valid ? "  validation: " : "", valid ? valid : "");
+    char *train = eg_meter_group_summary(t->meters),
+         *valid = t->validation ? eg_meter_group_summary(t->validation_meters) : NULL;
+    eg_log(o->ctx, EG_LOG_INFO, "Epoch [%" PRId64 "/%" PRId64 "]  %s%s%s", t->position.epoch + 1, o->epochs,
+           train ? train : "", valid ? "  validation: " : "", valid ? valid : "");
     eg_free(train);
     eg_free(valid);
     if (!t->run)
         return EG_OK;
     return eg__event(t->run, "epoch",
-                     json_pack("{s:I, s:o*, s:o*}", "epoch", (json_int_t)t->position.epoch, "train", eg__meters_averages(t->meters), "validation",
+                     json_pack("{s:I, s:o*, s:o*}", "epoch", (json_int_t)t->position.epoch, "train",
+                               eg__meters_averages(t->meters), "validation",
                                t->validation ? eg__meters_averages(t->validation_meters) : NULL));
 }
 

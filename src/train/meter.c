@@ -121,8 +121,9 @@ json_t *eg__meters_json(const eg_meter_group *group)
     json_t *list = json_array();
     for (size_t i = 0; list && i < group->meters.n; i++) {
         const eg_meter *meter = group->meters.entries[i].value;
-        json_t *item = json_pack("{s:s, s:o, s:o, s:o}", "name", group->meters.entries[i].key, "val", eg__json_double(meter->val), "sum",
-                                 eg__json_double(meter->sum), "count", eg__json_u64(meter->count));
+        json_t *item =
+            json_pack("{s:s, s:o, s:o, s:o}", "name", group->meters.entries[i].key, "val", eg__json_double(meter->val),
+                      "sum", eg__json_double(meter->sum), "count", eg__json_u64(meter->count));
         if (!item || json_array_append_new(list, item) != 0) {
             json_decref(list);
             list = NULL;

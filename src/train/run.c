@@ -24,15 +24,16 @@ static eg_status compare_options(const char *path, const json_t *stored, const j
         if (strcmp(key, version_key) == 0 || json_equal(was, value))
             continue;
         char *old = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *new = json_dumps(value, JSON_ENCODE_ANY);
-        eg_status status = eg_fail(EG_EINVAL, "'%s' is of a run with %s %s, not %s", path, key, old ? old : "unset", new ? new : "?");
+        eg_status status =
+            eg_fail(EG_EINVAL, "'%s' is of a run with %s %s, not %s", path, key, old ? old : "unset", new ? new : "?");
         free(old);
         free(new);
         return status;
     }
     json_object_foreach((json_t *)stored, key, value)
     {
-        EG_CHECK(strcmp(key, version_key) == 0 || json_object_get(options, key), EG_EINVAL, "'%s' is of a run with %s, which is not set now", path,
-                 key);
+        EG_CHECK(strcmp(key, version_key) == 0 || json_object_get(options, key), EG_EINVAL,
+                 "'%s' is of a run with %s, which is not set now", path, key);
     }
     return EG_OK;
 }
@@ -50,7 +51,8 @@ static eg_status resume_run(const char *path, const json_t *options)
 static eg_status start_run(const char *directory, const char *path, json_t *options)
 {
     EG_TRY(eg__make_directory(directory));
-    EG_CHECK(json_object_set_new(options, version_key, json_string(eg_version())) == 0, EG_ENOMEM, "no memory for '%s'", path);
+    EG_CHECK(json_object_set_new(options, version_key, json_string(eg_version())) == 0, EG_ENOMEM, "no memory for '%s'",
+             path);
     return eg__json_write(options, path);
 }
 
@@ -104,7 +106,8 @@ static char *event_line(const char *event, const json_t *fields)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    json_t *line = json_pack("{s:f, s:s}", "time", (double)now.tv_sec + (double)(now.tv_nsec / 1000000) / 1e3, "event", event);
+    json_t *line =
+        json_pack("{s:f, s:s}", "time", (double)now.tv_sec + (double)(now.tv_nsec / 1000000) / 1e3, "event", event);
     char *text = NULL;
     if (line && json_object_update_missing(line, (json_t *)fields) == 0)
         text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(15));

@@ -1,6 +1,6 @@
 /*
- * One-shot searches: a supernet is trained on one half of the data as a strategy says, which then chooses an architecture
- * by the other half.
+ * One-shot searches: a supernet is trained on one half of the data as a strategy says, which then chooses an
+ * architecture by the other half.
  */
 #include "train/search.h"
 
@@ -17,13 +17,18 @@ static void tell(const eg_search *s, const char *phase, size_t done, size_t tota
 {
     const eg_search_options *o = &s->options;
     if (o->progress)
-        o->progress(o->progress_payload,
-                    &(eg_progress){.phase = phase, .epoch = s->position.epoch, .epochs = o->epochs, .done = done, .total = total, .meters = meters});
+        o->progress(o->progress_payload, &(eg_progress){.phase = phase,
+                                                        .epoch = s->position.epoch,
+                                                        .epochs = o->epochs,
+                                                        .done = done,
+                                                        .total = total,
+                                                        .meters = meters});
 }
 
 /* ---------------------------------------------------------------------------------------------- what strategies ask */
 
-/* Leaves the model as it was, and draws no random numbers: a candidate's accuracy depends on nothing that was asked before. */
+/* Leaves the model as it was, and draws no random numbers: a candidate's accuracy depends on nothing that was asked
+ * before. */
 static eg_status measure_candidate(eg_search *s, double *accuracy)
 {
     eg_module *model = s->options.model;
@@ -48,7 +53,8 @@ static eg_status host_evaluate(void *payload, double *accuracy)
     EG_TRY(measure_candidate(s, accuracy));
     EG_TRY(eg__grow(&s->known, &s->known_capacity, s->n_known + 1, sizeof *s->known));
     s->known[s->n_known++] = *accuracy;
-    EG_TRY(eg__event(s->run, "candidate", json_pack("{s:I, s:f}", "index", (json_int_t)question, "accuracy", *accuracy)));
+    EG_TRY(
+        eg__event(s->run, "candidate", json_pack("{s:I, s:f}", "index", (json_int_t)question, "accuracy", *accuracy)));
     return eg__search_save_when_due(s);
 }
 
@@ -66,11 +72,12 @@ static eg_status check_options(const eg_search *s)
 {
     const eg_search_options *o = &s->options;
     EG_CHECK(o->ctx && o->model && o->train, EG_EINVAL, "a search needs a context, a model and a training set");
-    EG_CHECK(s->cls->no_training ? o->epochs >= 0 : o->epochs >= 1, EG_EINVAL, "epochs is %" PRId64 ", expected at least %d", o->epochs,
-             s->cls->no_training ? 0 : 1);
+    EG_CHECK(s->cls->no_training ? o->epochs >= 0 : o->epochs >= 1, EG_EINVAL,
+             "epochs is %" PRId64 ", expected at least %d", o->epochs, s->cls->no_training ? 0 : 1);
     EG_CHECK(o->workers >= 0, EG_EINVAL, "workers is %d, expected at least 0", o->workers);
     EG_CHECK(o->lr >= 0 && isfinite(o->lr), EG_EINVAL, "lr is %g, expected a number above 0", o->lr);
-    EG_CHECK(eg_dataset_size(o->train) >= 2, EG_EINVAL, "the training set has %zu samples, too few to be halved", eg_dataset_size(o->train));
+    EG_CHECK(eg_dataset_size(o->train) >= 2, EG_EINVAL, "the training set has %zu samples, too few to be halved",
+             eg_dataset_size(o->train));
     return EG_OK;
 }
 
@@ -78,8 +85,8 @@ static eg_loader *training_loader(const eg_search *s, eg_dataset *half, uint64_t
 {
     const eg_search_options *o = &s->options;
     size_t batch = EG_MIN(o->batch_size, eg_dataset_size(half));
-    return eg_loader_new(half, EG_MAX(batch, 1), .shuffle = true, .drop_last = true, .workers = o->workers, .seed = seed,
-                         .transforms = o->transforms, .n_transforms = o->n_transforms);
+    return eg_loader_new(half, EG_MAX(batch, 1), .shuffle = true, .drop_last = true, .workers = o->workers,
+                         .seed = seed, .transforms = o->transforms, .n_transforms = o->n_transforms);
 }
 
 /* Batches of a fixed sample, in the same order every time. */
@@ -108,7 +115,8 @@ static eg_status make_loaders(eg_search *s)
 static eg_status make_strategy(eg_search *s)
 {
     eg_search_options *o = &s->options;
-    s->optimizer = eg_sgd(o->model, .ctx = o->ctx, .lr = o->lr > 0 ? o->lr : DEFAULT_LR, .momentum = 0.9, .weight_decay = 3e-4);
+    s->optimizer =
+        eg_sgd(o->model, .ctx = o->ctx, .lr = o->lr > 0 ? o->lr : DEFAULT_LR, .momentum = 0.9, .weight_decay = 3e-4);
     if (!s->optimizer)
         return eg_error_last()->code;
     int64_t steps = o->epochs * (int64_t)eg_loader_size(s->train);
@@ -134,8 +142,9 @@ static eg_status make_run(eg_search *s, const char *run)
     if (!s->options.resume || !eg__file_exists(s->checkpoint_path))
         return EG_OK;
     EG_TRY(eg__search_restore(s, s->checkpoint_path));
-    return eg__event(s->run, "resume",
-                     json_pack("{s:I, s:I}", "epoch", (json_int_t)s->position.epoch, "batch", (json_int_t)s->position.batch));
+    return eg__event(
+        s->run, "resume",
+        json_pack("{s:I, s:I}", "epoch", (json_int_t)s->position.epoch, "batch", (json_int_t)s->position.batch));
 }
 
 static eg_status build(eg_search *s)
@@ -199,7 +208,8 @@ void eg_search_free(eg_search *s)
 
 /* ---------------------------------------------------------------------------------------------- training */
 
-/* Step `batch` of epoch `epoch` takes one batch of the second half, which is gone through again and again on its own account. */
+/* Step `batch` of epoch `epoch` takes one batch of the second half, which is gone through again and again on its own
+ * account. */
 static eg_status next_valid(eg_search *s, bool first, eg_batch *valid)
 {
     *valid = (eg_batch){0};
@@ -221,8 +231,8 @@ static eg_status run_step(eg_search *s, bool first)
     EG_TRY(next_valid(s, first, &valid));
     EG_TRY(s->cls->train_step(s->strategy, &train, s->valid ? &valid : NULL, &result));
     EG_CHECK(isfinite(result.loss), EG_EINVAL,
-             "the loss is %g in epoch %" PRId64 " of %" PRId64 ", step %zu of %zu: a lower learning rate may help", result.loss,
-             s->position.epoch + 1, s->options.epochs, s->position.batch + 1, eg_loader_size(s->train));
+             "the loss is %g in epoch %" PRId64 " of %" PRId64 ", step %zu of %zu: a lower learning rate may help",
+             result.loss, s->position.epoch + 1, s->options.epochs, s->position.batch + 1, eg_loader_size(s->train));
     EG_TRY(eg_meter_group_update(s->meters, "acc1", result.accuracy, train.size));
     EG_TRY(eg_meter_group_update(s->meters, "loss", result.loss, train.size));
     return eg_scheduler_step(s->scheduler);
@@ -231,7 +241,9 @@ static eg_status run_step(eg_search *s, bool first)
 static eg_status stop(eg_search *s)
 {
     EG_TRY(eg__search_save(s));
-    EG_TRY(eg__event(s->run, "cancel", json_pack("{s:I, s:I}", "epoch", (json_int_t)s->position.epoch, "batch", (json_int_t)s->position.batch)));
+    EG_TRY(eg__event(
+        s->run, "cancel",
+        json_pack("{s:I, s:I}", "epoch", (json_int_t)s->position.epoch, "batch", (json_int_t)s->position.batch)));
     return eg_fail(EG_ECANCELED, "the search was canceled");
 }
 
@@ -255,15 +267,17 @@ static eg_status run_epoch(eg_search *s)
         if (s->position.batch < total)
             EG_TRY(eg__search_save_when_due(s));
     }
-    EG_TRY(eg__event(s->run, "epoch",
-                     json_pack("{s:I, s:o}", "epoch", (json_int_t)s->position.epoch, "train", eg__meters_averages(s->meters))));
+    EG_TRY(eg__event(
+        s->run, "epoch",
+        json_pack("{s:I, s:o}", "epoch", (json_int_t)s->position.epoch, "train", eg__meters_averages(s->meters))));
     s->position = (eg__position){.epoch = s->position.epoch + 1};
     return eg__search_save(s);
 }
 
 /* ---------------------------------------------------------------------------------------------- choosing */
 
-/* Checkpoints on the way are those of its start, with the accuracies known so far: what goes on asks the same questions again. */
+/* Checkpoints on the way are those of its start, with the accuracies known so far: what goes on asks the same questions
+ * again. */
 static eg_status choose(eg_search *s)
 {
     eg_module_train(s->options.model, false);

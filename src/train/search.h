@@ -20,8 +20,8 @@ struct eg_search {
     eg_strategy *strategy;
     eg_meter_group *meters;
     eg__position position;
-    /* Accuracies of the candidates evaluated so far in the choice. The choice is repeated from its start after a resume; it asks the same
-     * questions in the same order, and the first n_known of them are answered from here. */
+    /* Accuracies of the candidates evaluated so far in the choice. The choice is repeated from its start after a
+     * resume; it asks the same questions in the same order, and the first n_known of them are answered from here. */
     double *known;
     size_t n_known, known_capacity;
     size_t n_asked;

@@ -7,9 +7,10 @@ static json_t *settings_of(const eg_search *s)
 {
     const eg_search_options *o = &s->options;
     const eg_strategy_options *own = &o->strategy_options;
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:I, s:I, s:s}", "kind", "search", "strategy", s->cls->name, "epochs", (json_int_t)o->epochs,
-                     "batch_size", (json_int_t)o->batch_size, "samples", (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed),
-                     "evaluations", (json_int_t)own->evaluations, "population", (json_int_t)own->population, "choice",
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:I, s:I, s:s}", "kind", "search", "strategy", s->cls->name,
+                     "epochs", (json_int_t)o->epochs, "batch_size", (json_int_t)o->batch_size, "samples",
+                     (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed), "evaluations",
+                     (json_int_t)own->evaluations, "population", (json_int_t)own->population, "choice",
                      own->choice ? own->choice : "");
 }
 
@@ -41,8 +42,9 @@ static eg_status write_checkpoint(eg_search *s, eg_state *state)
         EG_TRY(s->cls->save(s->strategy, "strategy.", state));
     const eg_rng *rng = s->choosing ? &s->rng_before_choice : eg_context_rng(s->options.ctx);
     json_t *scalars = eg__checkpoint_scalars(rng, s->position, settings_of(s));
-    if (scalars && (json_object_set_new(scalars, "schedule", json_integer((json_int_t)eg_scheduler_position(s->scheduler))) != 0 ||
-                    json_object_set_new(scalars, "meters", eg__meters_json(s->meters)) != 0 || add_choice(s, scalars) != EG_OK)) {
+    if (scalars &&
+        (json_object_set_new(scalars, "schedule", json_integer((json_int_t)eg_scheduler_position(s->scheduler))) != 0 ||
+         json_object_set_new(scalars, "meters", eg__meters_json(s->meters)) != 0 || add_choice(s, scalars) != EG_OK)) {
         json_decref(scalars);
         scalars = NULL;
     }
@@ -75,12 +77,8 @@ static eg_status restore_choice(eg_search *s, const json_t *scalars)
     const json_t *known = json_object_get(scalars, "candidates"), *arch = json_object_get(scalars, "arch");
     size_t n = json_array_size(known);
     EG_TRY(eg__grow(&s->known, &s->known_capacity, n, sizeof *s->known));
-    for (size_t i = 0; i < n; i++) {
-        json_t *item = json_pack("{s:O}", "accuracy", json_array_get(known, i));
-        eg_status status = eg__json_get_double(item, "accuracy", &s->known[i]);
-        json_decref(item);
-        EG_TRY(status);
-    }
+    for (size_t i = 0; i < n; i++)
+        EG_TRY(eg__json_read_double(json_array_get(known, i), "candidates", &s->known[i]));
     s->n_known = n;
     if (!arch)
         return EG_OK;
@@ -94,7 +92,8 @@ static eg_status restore_from(eg_search *s, const eg_state *state, const json_t 
     int64_t schedule = 0;
     EG_TRY(eg__json_get_i64(scalars, "schedule", &schedule));
     EG_TRY(eg_module_load_state(s->options.model, "model.", state, true));
-    /* the schedule before the optimizer: setting a position computes learning rates anew, the optimizer's are the exact ones */
+    /* the schedule before the optimizer: setting a position computes learning rates anew, the optimizer's are the exact
+     * ones */
     EG_TRY(eg_scheduler_set_position(s->scheduler, schedule));
     EG_TRY(eg_optimizer_load_state(s->optimizer, "optimizer.", state));
     if (s->cls->load)

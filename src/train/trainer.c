@@ -7,7 +7,7 @@
 #include <math.h>
 
 #define DEFAULT_BATCH 64
-#define DEFAULT_LR 0.05
+#define DEFAULT_LR 0.1
 #define DEFAULT_WEIGHT_DECAY 5e-4
 
 /* ---------------------------------------------------------------------------------------------- construction */
@@ -17,14 +17,16 @@ static eg_status check_options(const eg_trainer_options *o)
     EG_CHECK(o->ctx && o->model && o->train, EG_EINVAL, "a trainer needs a context, a model and a training set");
     EG_CHECK(o->epochs >= 1, EG_EINVAL, "epochs is %" PRId64 ", expected at least 1", o->epochs);
     EG_CHECK(o->workers >= 0, EG_EINVAL, "workers is %d, expected at least 0", o->workers);
-    EG_CHECK(o->grad_clip >= 0 && isfinite(o->grad_clip), EG_EINVAL, "grad_clip is %g, expected at least 0", o->grad_clip);
-    EG_CHECK(o->label_smoothing >= 0 && o->label_smoothing < 1, EG_EINVAL, "label_smoothing is %g, expected 0 or more, below 1",
-             o->label_smoothing);
+    EG_CHECK(o->grad_clip >= 0 && isfinite(o->grad_clip), EG_EINVAL, "grad_clip is %g, expected at least 0",
+             o->grad_clip);
+    EG_CHECK(o->label_smoothing >= 0 && o->label_smoothing < 1, EG_EINVAL,
+             "label_smoothing is %g, expected 0 or more, below 1", o->label_smoothing);
     EG_CHECK(!o->loss || o->label_smoothing == 0, EG_EINVAL, "label_smoothing belongs to the default loss");
-    EG_CHECK(!o->optimizer || (o->lr == 0 && !o->weight_decay.set), EG_EINVAL, "lr and weight_decay belong to the default optimizer");
+    EG_CHECK(!o->optimizer || (o->lr == 0 && !o->weight_decay.set), EG_EINVAL,
+             "lr and weight_decay belong to the default optimizer");
     for (size_t i = 0; i < o->n_callbacks; i++)
-        EG_CHECK(o->callbacks[i], eg_error_last()->code ? eg_error_last()->code : EG_EINVAL, "callback %zu is NULL (%s)", i,
-                 eg_error_last()->message);
+        EG_CHECK(o->callbacks[i], eg_error_last()->code ? eg_error_last()->code : EG_EINVAL,
+                 "callback %zu is NULL (%s)", i, eg_error_last()->message);
     return EG_OK;
 }
 
@@ -33,8 +35,9 @@ static eg_status make_loaders(eg_trainer *t)
     eg_trainer_options *o = &t->options;
     size_t samples = eg_dataset_size(o->train);
     /* a short last batch makes noisy gradients and statistics; shuffling gives its samples another epoch */
-    t->train = eg_loader_new(o->train, EG_MAX(EG_MIN(o->batch_size, samples), 1), .shuffle = true, .drop_last = true, .workers = o->workers,
-                             .seed = o->seed, .transforms = o->transforms, .n_transforms = o->n_transforms);
+    t->train = eg_loader_new(o->train, EG_MAX(EG_MIN(o->batch_size, samples), 1), .shuffle = true, .drop_last = true,
+                             .workers = o->workers, .seed = o->seed, .transforms = o->transforms,
+                             .n_transforms = o->n_transforms);
     if (!t->train)
         return eg_error_last()->code;
     EG_CHECK(eg_loader_size(t->train) > 0, EG_EINVAL, "the training set is empty");
@@ -59,8 +62,9 @@ static eg_status make_optimizer(eg_trainer *t)
     if (t->optimizer)
         return EG_OK;
     eg_trainer_options *o = &t->options;
-    t->optimizer = eg_sgd(o->model, .ctx = o->ctx, .lr = o->lr != 0 ? o->lr : DEFAULT_LR, .momentum = 0.9, .nesterov = true,
-                          .weight_decay = o->weight_decay.set ? o->weight_decay.value : DEFAULT_WEIGHT_DECAY);
+    t->optimizer =
+        eg_sgd(o->model, .ctx = o->ctx, .lr = o->lr != 0 ? o->lr : DEFAULT_LR, .momentum = 0.9, .nesterov = true,
+               .weight_decay = o->weight_decay.set ? o->weight_decay.value : DEFAULT_WEIGHT_DECAY);
     eg_callback *schedule = t->optimizer ? default_schedule(t) : NULL;
     if (!schedule)
         return eg_error_last()->code;
@@ -79,8 +83,9 @@ static eg_status make_run(eg_trainer *t, const char *run)
     if (!t->options.resume || !eg__file_exists(t->checkpoint_path))
         return EG_OK;
     EG_TRY(eg_trainer_restore(t, t->checkpoint_path));
-    return eg__event(t->run, "resume",
-                     json_pack("{s:I, s:I}", "epoch", (json_int_t)t->position.epoch, "batch", (json_int_t)t->position.batch));
+    return eg__event(
+        t->run, "resume",
+        json_pack("{s:I, s:I}", "epoch", (json_int_t)t->position.epoch, "batch", (json_int_t)t->position.batch));
 }
 
 static eg_status build(eg_trainer *t)
@@ -194,8 +199,9 @@ eg_status eg_trainer_export(eg_trainer *t, const char *path)
 static json_t *settings_of(const eg_trainer *t)
 {
     const eg_trainer_options *o = &t->options;
-    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:I}", "kind", "training", "epochs", (json_int_t)o->epochs, "batch_size", (json_int_t)o->batch_size,
-                     "samples", (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed), "transforms", (json_int_t)o->n_transforms);
+    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:I}", "kind", "training", "epochs", (json_int_t)o->epochs,
+                     "batch_size", (json_int_t)o->batch_size, "samples", (json_int_t)eg_dataset_size(o->train), "seed",
+                     eg__json_u64(o->seed), "transforms", (json_int_t)o->n_transforms);
 }
 
 static json_t *schedules_json(const eg_trainer *t)
@@ -256,14 +262,16 @@ static eg_status restore_schedules(eg_trainer *t, const json_t *list)
         EG_CHECK(json_is_integer(position), EG_EFORMAT, "a schedule's position is missing");
         EG_TRY(eg_scheduler_set_position(scheduler, json_integer_value(position)));
     }
-    EG_CHECK(next == json_array_size(list), EG_EINVAL, "it has %zu schedules, the trainer %zu", json_array_size(list), next);
+    EG_CHECK(next == json_array_size(list), EG_EINVAL, "it has %zu schedules, the trainer %zu", json_array_size(list),
+             next);
     return EG_OK;
 }
 
 static eg_status restore_from(eg_trainer *t, const eg_state *state, const json_t *scalars)
 {
     EG_TRY(eg_module_load_state(t->options.model, "model.", state, true));
-    /* schedules before the optimizer: setting a position computes learning rates anew, the optimizer's are the exact ones */
+    /* schedules before the optimizer: setting a position computes learning rates anew, the optimizer's are the exact
+     * ones */
     EG_TRY(restore_schedules(t, json_object_get(scalars, "schedules")));
     EG_TRY(eg_optimizer_load_state(t->optimizer, "optimizer.", state));
     EG_TRY(eg__meters_restore(t->meters, json_object_get(scalars, "meters")));

@@ -93,7 +93,8 @@ enum { SIDE = 8, LABELS = 3 };
 
 static inline void put_u32(FILE *file, uint32_t value)
 {
-    const unsigned char bytes[] = {(unsigned char)(value >> 24), (unsigned char)(value >> 16), (unsigned char)(value >> 8), (unsigned char)value};
+    const unsigned char bytes[] = {(unsigned char)(value >> 24), (unsigned char)(value >> 16),
+                                   (unsigned char)(value >> 8), (unsigned char)value};
     assert_int_equal(fwrite(bytes, 1, 4, file), 4);
 }
 
@@ -101,7 +102,8 @@ static inline void put_u32(FILE *file, uint32_t value)
 static inline void write_idx(const char *directory, const char *images_name, const char *labels_name, uint32_t n)
 {
     char path[TEMPORARY_PATH_SIZE];
-    FILE *images = fopen(temporary_path(directory, images_name, path), "wb"), *labels = fopen(temporary_path(directory, labels_name, path), "wb");
+    FILE *images = fopen(temporary_path(directory, images_name, path), "wb"),
+         *labels = fopen(temporary_path(directory, labels_name, path), "wb");
     assert_true(images && labels);
     put_u32(images, 0x803), put_u32(images, n), put_u32(images, SIDE), put_u32(images, SIDE);
     put_u32(labels, 0x801), put_u32(labels, n);

@@ -68,7 +68,8 @@ static void engraft_fails(const char *pattern, int status, const char *part)
 
 #define SEARCH "search --space cells --data idx:@ --channels 4 --layers 2 --batch 16 --threads 1 --seed 3 "
 
-/* ---------------------------------------------------------------------------------------------- the way from search to eval */
+/* ---------------------------------------------------------------------------------------------- the way from search to
+ * eval */
 
 static void test_search_retrain_eval(void **state)
 {
@@ -103,8 +104,9 @@ static void test_retrain_from_file(void **state)
 {
     (void)state;
     json_t *search = engraft_json(SEARCH "--strategy random --out @/random --json");
-    json_t *retrain = engraft_json("retrain --space cells --arch @/random/arch.json --data idx:@ --channels 4 --layers 2 --epochs 1 --batch 16 "
-                                   "--augment off --subset 48 --threads 1 --out @/from_file --json");
+    json_t *retrain = engraft_json(
+        "retrain --space cells --arch @/random/arch.json --data idx:@ --channels 4 --layers 2 --epochs 1 --batch 16 "
+        "--augment off --subset 48 --threads 1 --out @/from_file --json");
     assert_true(json_is_number(json_object_get(retrain, "test_accuracy")));
     json_decref(search), json_decref(retrain);
 }
@@ -305,7 +307,9 @@ static void test_no_room(void **state)
 {
     (void)state;
     char line[2048];
-    snprintf(line, sizeof line, "search --space cells --data idx:%s --channels 4 --layers 2 --strategy spos --epochs 1 --batch 16 --threads 1 --out %s/full",
+    snprintf(line, sizeof line,
+             "search --space cells --data idx:%s --channels 4 --layers 2 --strategy spos --epochs 1 --batch 16 "
+             "--threads 1 --out %s/full",
              directory, directory);
     outcome o = run_limited(directory, line, 4096);
     expect_status(line, &o, 1);
@@ -324,9 +328,11 @@ static void test_interrupt(void **state)
     (void)state;
     char line[2048], out[TEMPORARY_PATH_SIZE], err[TEMPORARY_PATH_SIZE], events[TEMPORARY_PATH_SIZE];
     snprintf(line, sizeof line,
-             "search --space cells --data idx:%s --channels 4 --layers 2 --strategy spos --epochs 100000 --batch 16 --threads 1 --out %s/int",
+             "search --space cells --data idx:%s --channels 4 --layers 2 --strategy spos --epochs 100000 --batch 16 "
+             "--threads 1 --out %s/int",
              directory, directory);
-    pid_t child = start_program(line, temporary_path(directory, "stdout", out), temporary_path(directory, "stderr", err), RLIM_INFINITY);
+    pid_t child = start_program(line, temporary_path(directory, "stdout", out),
+                                temporary_path(directory, "stderr", err), RLIM_INFINITY);
     temporary_path(directory, "int/events.jsonl", events);
     for (int i = 0; i < 3000 && access(events, F_OK) != 0; i++)
         usleep(10000);

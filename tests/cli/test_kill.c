@@ -39,7 +39,8 @@ static void expect_success(const char *line)
 static bool kill_after(const char *line, double seconds)
 {
     char out[TEMPORARY_PATH_SIZE], err[TEMPORARY_PATH_SIZE];
-    pid_t child = start_program(line, temporary_path(directory, "stdout", out), temporary_path(directory, "stderr", err), RLIM_INFINITY);
+    pid_t child = start_program(line, temporary_path(directory, "stdout", out),
+                                temporary_path(directory, "stderr", err), RLIM_INFINITY);
     usleep((useconds_t)(seconds * 1e6));
     kill(child, SIGKILL);
     int status = wait_program(child);
@@ -67,7 +68,8 @@ static void kill_and_resume(const char *whole, const char *piece)
     double length = now() - start;
     srand(42);
     size_t killed = 0;
-    for (int i = 0; i < KILLS; i++) /* each goes on from where the last was killed: a part of the whole time is enough */
+    for (int i = 0; i < KILLS;
+         i++) /* each goes on from where the last was killed: a part of the whole time is enough */
         killed += kill_after(piece, length * (0.02 + 0.3 * (double)rand() / (double)RAND_MAX));
     expect_success(piece);
     assert_true(killed >= 3);
@@ -77,7 +79,8 @@ static void test_search(void **state)
 {
     (void)state;
     char whole[2048], piece[2048];
-    const char *common = "search --space cells --channels 4 --layers 2 --strategy spos --batch 8 --epochs 8 --evaluations 12 --seed 3 --threads 1 "
+    const char *common = "search --space cells --channels 4 --layers 2 --strategy spos --batch 8 --epochs 8 "
+                         "--evaluations 12 --seed 3 --threads 1 "
                          "--checkpoint-seconds 0.01";
     snprintf(whole, sizeof whole, "%s --data idx:%s --out %s/whole", common, directory, directory);
     snprintf(piece, sizeof piece, "%s --data idx:%s --out %s/pieces --resume", common, directory, directory);
@@ -89,8 +92,9 @@ static void test_darts_search(void **state)
 {
     (void)state;
     char whole[2048], piece[2048];
-    const char *common = "search --space cells --channels 4 --layers 2 --strategy darts --batch 8 --epochs 3 --seed 3 --threads 1 "
-                         "--checkpoint-seconds 0.01";
+    const char *common =
+        "search --space cells --channels 4 --layers 2 --strategy darts --batch 8 --epochs 3 --seed 3 --threads 1 "
+        "--checkpoint-seconds 0.01";
     snprintf(whole, sizeof whole, "%s --data idx:%s --out %s/dwhole", common, directory, directory);
     snprintf(piece, sizeof piece, "%s --data idx:%s --out %s/dpieces --resume", common, directory, directory);
     kill_and_resume(whole, piece);
@@ -101,8 +105,9 @@ static void test_retrain(void **state)
 {
     (void)state;
     char whole[2048], piece[2048];
-    snprintf(whole, sizeof whole, "search --space cells --channels 4 --layers 2 --strategy random --seed 3 --data idx:%s --out %s/random", directory,
-             directory);
+    snprintf(whole, sizeof whole,
+             "search --space cells --channels 4 --layers 2 --strategy random --seed 3 --data idx:%s --out %s/random",
+             directory, directory);
     expect_success(whole);
     const char *common = "--batch 8 --epochs 12 --threads 1 --checkpoint-seconds 0.01";
     snprintf(whole, sizeof whole, "retrain %s --run %s/random --out %s/rwhole", common, directory, directory);

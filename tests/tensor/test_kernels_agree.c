@@ -88,8 +88,14 @@ static eg_tensor *random_in(fixture *f, eg_shape shape, enum placement where)
     return t;
 }
 
-static enum placement any_placement(fixture *f) { return (enum placement)PICK(f, NATURAL, NATURAL, ROW_MAJOR, SLICE); }
-static eg_tensor *random_any(fixture *f, eg_shape shape) { return random_in(f, shape, any_placement(f)); }
+static enum placement any_placement(fixture *f)
+{
+    return (enum placement)PICK(f, NATURAL, NATURAL, ROW_MAJOR, SLICE);
+}
+static eg_tensor *random_any(fixture *f, eg_shape shape)
+{
+    return random_in(f, shape, any_placement(f));
+}
 
 /** An output: full of what must not remain there. */
 static eg_tensor *output(fixture *f, eg_shape shape, enum placement where)
@@ -153,10 +159,15 @@ static conv_case random_conv(fixture *f)
         out = groups = in;
     if (kind == 2 && in % 4 == 0 && out % 4 == 0)
         groups = 4;
-    int64_t kernel = PICK(f, 1, 3, 5), dilation = PICK(f, 1, 2), stride = PICK(f, 1, 2), h = PICK(f, 9, 10, 11), w = PICK(f, 9, 12);
+    int64_t kernel = PICK(f, 1, 3, 5), dilation = PICK(f, 1, 2), stride = PICK(f, 1, 2), h = PICK(f, 9, 10, 11),
+            w = PICK(f, 9, 12);
     int64_t padding = PICK(f, 0, 1) * dilation * (kernel / 2), n = PICK(f, 1, 2, 5);
-    c.win = (eg__window){{kernel, kernel == 3 ? PICK(f, 1, 3) : kernel}, {stride, PICK(f, 1, 2)}, {padding, padding},
-                         {dilation, dilation}, groups, false};
+    c.win = (eg__window){{kernel, kernel == 3 ? PICK(f, 1, 3) : kernel},
+                         {stride, PICK(f, 1, 2)},
+                         {padding, padding},
+                         {dilation, dilation},
+                         groups,
+                         false};
     c.x = EG_SHAPE(n, in, h, w);
     c.w = EG_SHAPE(out, in / groups, c.win.kernel[0], c.win.kernel[1]);
     c.b = EG_SHAPE(out);
@@ -170,7 +181,8 @@ static void convolutions_agree(void **state)
     for (int i = 0; i < 150; i++) {
         conv_case c = random_conv(f);
         eg_tensor *x = random_any(f, c.x), *dy = random_any(f, c.y);
-        eg_tensor *w = random_in(f, c.w, PICK(f, 0, 1) ? ROW_MAJOR : SLICE), *b = PICK(f, 0, 1) ? random_in(f, c.b, NATURAL) : NULL;
+        eg_tensor *w = random_in(f, c.w, PICK(f, 0, 1) ? ROW_MAJOR : SLICE),
+                  *b = PICK(f, 0, 1) ? random_in(f, c.b, NATURAL) : NULL;
         enum placement where = any_placement(f);
         BOTH(f, "conv2d", c.y, where, 1e-4, k->conv2d(&c.win, x, w, b, y));
         BOTH(f, "conv2d_backward_input", c.x, where, 1e-4, k->conv2d_backward_input(&c.win, w, dy, y));
@@ -263,9 +275,12 @@ static eg_shape random_norm_shape(fixture *f)
 {
     int64_t c = PICK(f, 1, 3, 8, 12, 16, 24, 36, 64, 100), n = PICK(f, 2, 5, 17);
     switch (PICK(f, 0, 1, 2, 2, 2)) {
-    case 0: return EG_SHAPE(n, c);
-    case 1: return EG_SHAPE(n, c, 7);
-    default: return EG_SHAPE(PICK(f, 1, 3, 32), c, PICK(f, 5, 16), PICK(f, 3, 9));
+    case 0:
+        return EG_SHAPE(n, c);
+    case 1:
+        return EG_SHAPE(n, c, 7);
+    default:
+        return EG_SHAPE(PICK(f, 1, 3, 32), c, PICK(f, 5, 16), PICK(f, 3, 9));
     }
 }
 
@@ -280,8 +295,9 @@ static void batch_norms_agree(void **state)
         eg_tensor *beta = PICK(f, 0, 1, 1) ? random_in(f, channels, NATURAL) : NULL;
         enum placement where = any_placement(f);
         eg_tensor *out[2][6], *workspace[2] = {NULL, NULL};
-        static const char *const names[] = {"batch_norm", "batch_norm mean", "batch_norm var", "batch_norm_backward",
-                                            "batch_norm_backward gamma", "batch_norm_backward beta"};
+        static const char *const names[] = {
+            "batch_norm",          "batch_norm mean",           "batch_norm var",
+            "batch_norm_backward", "batch_norm_backward gamma", "batch_norm_backward beta"};
         for (int t = 0; t < 2; t++) {
             const eg_kernels *k = t == 0 ? fast : ref;
             for (int j = 0; j < 6; j++)
@@ -321,15 +337,17 @@ static void pools_agree(void **state)
 {
     fixture *f = *state;
     for (int i = 0; i < 150; i++) {
-        int64_t kernel = PICK(f, 2, 3, 5), stride = PICK(f, 1, 2, 3), dilation = PICK(f, 1, 1, 2), padding = PICK(f, 0, kernel / 2);
-        eg__window win = {{kernel, kernel}, {stride, stride}, {padding, padding}, {dilation, dilation}, 1, PICK(f, 0, 1) != 0};
+        int64_t kernel = PICK(f, 2, 3, 5), stride = PICK(f, 1, 2, 3), dilation = PICK(f, 1, 1, 2),
+                padding = PICK(f, 0, kernel / 2);
+        eg__window win = {{kernel, kernel},  {stride, stride}, {padding, padding}, {dilation, dilation}, 1,
+                          PICK(f, 0, 1) != 0};
         int64_t size = PICK(f, 9, 10, 12), ceil = PICK(f, 0, 1);
         eg_shape x_shape = EG_SHAPE(PICK(f, 1, 4), PICK(f, 1, 3, 12, 16, 24, 36), size, size + 1), y_shape = x_shape;
         for (int d = 0; d < 2; d++) {
             int64_t out = out_size(x_shape.dims[2 + d], &win, d);
             bool more = ceil && out * stride < x_shape.dims[2 + d] + padding; /* a last window that starts inside */
-            y_shape.dims[2 + d] = out + (more && dilation == 1 &&
-                                         (out - 1) * stride + kernel < x_shape.dims[2 + d] + 2 * padding);
+            y_shape.dims[2 + d] =
+                out + (more && dilation == 1 && (out - 1) * stride + kernel < x_shape.dims[2 + d] + 2 * padding);
         }
         eg_tensor *x = random_any(f, x_shape), *dy = random_any(f, y_shape);
         enum placement where = any_placement(f);
@@ -360,7 +378,8 @@ static void adaptive_pools_agree(void **state)
 {
     fixture *f = *state;
     for (int i = 0; i < 60; i++) {
-        eg_shape x_shape = EG_SHAPE(PICK(f, 1, 7), PICK(f, 1, 3, 24, 36), PICK(f, 4, 7, 8), PICK(f, 5, 8)), y_shape = x_shape;
+        eg_shape x_shape = EG_SHAPE(PICK(f, 1, 7), PICK(f, 1, 3, 24, 36), PICK(f, 4, 7, 8), PICK(f, 5, 8)),
+                 y_shape = x_shape;
         y_shape.dims[2] = PICK(f, 1, 2, 3, 9);
         y_shape.dims[3] = PICK(f, 1, 4, 5);
         eg_tensor *x = random_any(f, x_shape), *dy = random_any(f, y_shape);
@@ -375,11 +394,16 @@ static void adaptive_pools_agree(void **state)
 static eg_shape random_shape(fixture *f)
 {
     switch (PICK(f, 0, 1, 2, 2, 3, 4)) {
-    case 0: return EG_SCALAR;
-    case 1: return EG_SHAPE(PICK(f, 1, 5, 1000, 40000));
-    case 2: return EG_SHAPE(PICK(f, 1, 3, 8), PICK(f, 1, 3, 24, 36), PICK(f, 1, 7, 16), PICK(f, 1, 5, 16));
-    case 3: return EG_SHAPE(PICK(f, 1, 3, 100), PICK(f, 1, 10, 24));
-    default: return EG_SHAPE(3, PICK(f, 1, 4), 5, 2, 3);
+    case 0:
+        return EG_SCALAR;
+    case 1:
+        return EG_SHAPE(PICK(f, 1, 5, 1000, 40000));
+    case 2:
+        return EG_SHAPE(PICK(f, 1, 3, 8), PICK(f, 1, 3, 24, 36), PICK(f, 1, 7, 16), PICK(f, 1, 5, 16));
+    case 3:
+        return EG_SHAPE(PICK(f, 1, 3, 100), PICK(f, 1, 10, 24));
+    default:
+        return EG_SHAPE(3, PICK(f, 1, 4), 5, 2, 3);
     }
 }
 
@@ -402,16 +426,16 @@ static void unaries_agree(void **state)
 static void unaries_agree_at_the_edges(void **state)
 {
     fixture *f = *state;
-    const float edges[] = {0.0f,    -0.0f, 1e-30f,   -1e-30f, 3.0f,     -3.0f,     6.0f, 1e-4f, -1e-4f, 0.625f, 88.7f, 89.5f,
-                           -87.0f, -100.0f, 1e4f, -1e4f, INFINITY, -INFINITY, 0.1f, -20.0f};
+    const float edges[] = {0.0f,  -0.0f, 1e-30f, -1e-30f, 3.0f, -3.0f, 6.0f,     1e-4f,     -1e-4f, 0.625f,
+                           88.7f, 89.5f, -87.0f, -100.0f, 1e4f, -1e4f, INFINITY, -INFINITY, 0.1f,   -20.0f};
     eg_tensor *x = eg_from_data(f->ctx, EG_SHAPE(EG_COUNT(edges)), edges);
     for (int op = 0; op < EG__UNARY_COUNT; op++) {
         if (op == EG__SILU || op == EG__HARDSWISH || op == EG__GELU)
             continue; /* -infinity * 0 */
         BOTH(f, "unary", x->shape, NATURAL, 1e-6, k->unary((eg__unary)op, 0.3, -0.7, x, y));
     }
-    const float not[] = {NAN};
-    eg_tensor *nan = eg_from_data(f->ctx, EG_SHAPE(1), not), *y = eg_zeros(f->ctx, EG_SHAPE(1));
+    const float not [] = {NAN};
+    eg_tensor *nan = eg_from_data(f->ctx, EG_SHAPE(1), not ), *y = eg_zeros(f->ctx, EG_SHAPE(1));
     for (int op = 0; op < EG__UNARY_COUNT; op++) {
         OK(fast->unary((eg__unary)op, 0.3, -0.7, nan, y));
         assert_true(isnan(eg_tensor_item(y)));
@@ -495,7 +519,8 @@ static void softmaxes_agree(void **state)
             continue;
         int dim = (int)eg_rng_below(&f->rng, (uint64_t)shape.ndim);
         bool logarithm = PICK(f, 0, 1) != 0;
-        eg_tensor *x = place(f, shape, any_placement(f)), *dy = random_any(f, shape), *y0 = place(f, shape, any_placement(f));
+        eg_tensor *x = place(f, shape, any_placement(f)), *dy = random_any(f, shape),
+                  *y0 = place(f, shape, any_placement(f));
         randomize(f, x, -30, 30);
         enum placement where = any_placement(f);
         BOTH(f, "softmax", shape, where, 2e-6, k->softmax(dim, logarithm, x, y));
@@ -528,7 +553,8 @@ static void cross_entropies_agree(void **state)
         BOTH(f, "cross_entropy", EG_SHAPE(n), NATURAL, 1e-5, k->cross_entropy(smoothing, logits, target, p, y));
         BOTH(f, "cross_entropy probability", shape, where, 1e-6,
              k->cross_entropy(smoothing, logits, target, y, place(f, EG_SHAPE(n), NATURAL)));
-        BOTH(f, "cross_entropy_backward", shape, where, 1e-5, k->cross_entropy_backward(smoothing, p, target, dloss, y));
+        BOTH(f, "cross_entropy_backward", shape, where, 1e-5,
+             k->cross_entropy_backward(smoothing, p, target, dloss, y));
     }
 }
 
@@ -592,8 +618,11 @@ static void optimizers_agree(void **state)
         make_group(f, grad, -1, 1);
         make_group(f, m, -1, 1);
         make_group(f, v, 0.1, 1);
-        eg__sgd sgd = {.lr = 0.1, .momentum = i % 4 == 0 ? 0 : 0.9, .dampening = i % 3 ? 0 : 0.2,
-                       .weight_decay = 0.01 * (i % 2), .nesterov = i % 3 == 1};
+        eg__sgd sgd = {.lr = 0.1,
+                       .momentum = i % 4 == 0 ? 0 : 0.9,
+                       .dampening = i % 3 ? 0 : 0.2,
+                       .weight_decay = 0.01 * (i % 2),
+                       .nesterov = i % 3 == 1};
         for (int step = 0; step < 3; step++) {
             sgd.first = step == 0;
             OK(fast->sgd(&sgd, GROUP, p[0], grad[0], sgd.momentum != 0 ? m[0] : NULL));
@@ -601,7 +630,11 @@ static void optimizers_agree(void **state)
         }
         expect_group("sgd", p);
         expect_group("sgd momentum", m);
-        eg__adam adam = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1 * (i % 2),
+        eg__adam adam = {.lr = 0.01,
+                         .beta1 = 0.9,
+                         .beta2 = 0.999,
+                         .eps = 1e-8,
+                         .weight_decay = 0.1 * (i % 2),
                          .decoupled = i % 4 > 1};
         for (adam.step = 1; adam.step < 4; adam.step++) {
             OK(fast->adam(&adam, GROUP, p[0], grad[0], m[0], v[0]));
@@ -652,12 +685,24 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_fixture, close_fixture)
     const struct CMUnitTest tests[] = {
-        TEST(convolutions_agree),        TEST(a_second_call_makes_no_primitive), TEST(changed_weights_are_seen),
-        TEST(convolution_without_elements), TEST(products_agree),                TEST(batch_norms_agree),
-        TEST(variance_survives_a_large_mean), TEST(pools_agree),                 TEST(adaptive_pools_agree),
-        TEST(unaries_agree),             TEST(unaries_agree_at_the_edges),       TEST(binaries_agree),
-        TEST(copies_agree),              TEST(reductions_agree),                 TEST(softmaxes_agree),
-        TEST(cross_entropies_agree),     TEST(weighted_sums_agree),              TEST(optimizers_agree),
+        TEST(convolutions_agree),
+        TEST(a_second_call_makes_no_primitive),
+        TEST(changed_weights_are_seen),
+        TEST(convolution_without_elements),
+        TEST(products_agree),
+        TEST(batch_norms_agree),
+        TEST(variance_survives_a_large_mean),
+        TEST(pools_agree),
+        TEST(adaptive_pools_agree),
+        TEST(unaries_agree),
+        TEST(unaries_agree_at_the_edges),
+        TEST(binaries_agree),
+        TEST(copies_agree),
+        TEST(reductions_agree),
+        TEST(softmaxes_agree),
+        TEST(cross_entropies_agree),
+        TEST(weighted_sums_agree),
+        TEST(optimizers_agree),
         TEST(sums_do_not_depend_on_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

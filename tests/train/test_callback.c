@@ -64,16 +64,23 @@ static void on_finalize(eg_callback *self)
     ((journal *)self->payload)->finalized = true;
 }
 
-static const eg_callback_class journal_class = {
-    .struct_size = sizeof(eg_callback_class), .name = "journal", .build = on_build, .on_train_begin = on_train_begin,
-    .on_epoch_begin = on_epoch_begin, .on_batch_begin = on_batch_begin, .on_batch_end = on_batch_end, .on_epoch_end = on_epoch_end,
-    .on_train_end = on_train_end, .finalize = on_finalize};
+static const eg_callback_class journal_class = {.struct_size = sizeof(eg_callback_class),
+                                                .name = "journal",
+                                                .build = on_build,
+                                                .on_train_begin = on_train_begin,
+                                                .on_epoch_begin = on_epoch_begin,
+                                                .on_batch_begin = on_batch_begin,
+                                                .on_batch_end = on_batch_end,
+                                                .on_epoch_end = on_epoch_end,
+                                                .on_train_end = on_train_end,
+                                                .finalize = on_finalize};
 
 static eg_trainer *trainer_with(eg_context *ctx, eg_callback *const *callbacks, size_t n, int64_t epochs)
 {
     eg_dataset *data = toy_data(ctx, 12, 1);
     eg_module *model = toy_model(ctx);
-    eg_trainer *trainer = eg_trainer_new(ctx, model, data, .epochs = epochs, .batch_size = 6, .callbacks = callbacks, .n_callbacks = n);
+    eg_trainer *trainer =
+        eg_trainer_new(ctx, model, data, .epochs = epochs, .batch_size = 6, .callbacks = callbacks, .n_callbacks = n);
     eg_module_release(model);
     eg_dataset_release(data);
     return trainer;
@@ -134,7 +141,8 @@ static void test_ownership(void **state)
     (void)state;
     eg_context *ctx = eg_context_new(.seed = 1);
     journal j = {.fail_at = -1};
-    assert_refused(trainer_with(ctx, (eg_callback *[]){eg_callback_new(&journal_class, &j)}, 1, 0), EG_EINVAL, "epochs is 0");
+    assert_refused(trainer_with(ctx, (eg_callback *[]){eg_callback_new(&journal_class, &j)}, 1, 0), EG_EINVAL,
+                   "epochs is 0");
     assert_true(j.finalized);
     assert_refused(eg_callback_new(&(eg_callback_class){.name = "raw"}, NULL), EG_EINVAL, "'raw'");
     eg_callback_free(NULL);
@@ -150,8 +158,8 @@ static eg_trainer *scheduled_trainer(eg_context *ctx, eg_schedule_unit unit)
     eg_optimizer *sgd = eg_sgd(model, .lr = 1.0 / 64);
     eg_callback *schedule = eg_lr_scheduler_callback(eg_step_lr(sgd, 1, 0.5), unit);
     assert_made(schedule);
-    eg_trainer *trainer =
-        eg_trainer_new(ctx, model, data, .epochs = 3, .batch_size = 6, .optimizer = sgd, .callbacks = (eg_callback *[]){schedule}, .n_callbacks = 1);
+    eg_trainer *trainer = eg_trainer_new(ctx, model, data, .epochs = 3, .batch_size = 6, .optimizer = sgd,
+                                         .callbacks = (eg_callback *[]){schedule}, .n_callbacks = 1);
     assert_made(trainer);
     eg_module_release(model);
     eg_dataset_release(data);
@@ -211,8 +219,9 @@ static void test_architecture_checkpoint(void **state)
     assert_made(mutator);
     assert_ok(eg_mutator_reset(mutator));
     eg_dataset *data = toy_data(ctx, 12, 1);
-    eg_trainer *trainer = eg_trainer_new(ctx, net, data, .epochs = 2, .batch_size = 6,
-                                         .callbacks = (eg_callback *[]){eg_architecture_checkpoint(directory)}, .n_callbacks = 1);
+    eg_trainer *trainer =
+        eg_trainer_new(ctx, net, data, .epochs = 2, .batch_size = 6,
+                       .callbacks = (eg_callback *[]){eg_architecture_checkpoint(directory)}, .n_callbacks = 1);
     assert_made(trainer);
     assert_ok(eg_trainer_train(trainer));
     eg_arch *arch = eg_arch_load(temporary_path(directory, "epoch_1.json", file));

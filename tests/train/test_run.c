@@ -18,9 +18,12 @@ static void test_create_and_load(void **state)
     eg_free(text);
     assert_fails(eg_run_create(run, options, false), EG_EINVAL, "holds a run already");
     assert_ok(eg_run_create(run, options, true));
-    assert_fails(eg_run_create(run, "{\"command\": \"search\", \"seed\": 2, \"lr\": 0.1}", true), EG_EINVAL, "seed 1, not 2");
-    assert_fails(eg_run_create(run, "{\"command\": \"search\", \"seed\": 1}", true), EG_EINVAL, "lr, which is not set now");
-    assert_fails(eg_run_create(run, "{\"command\": \"search\", \"seed\": 1, \"lr\": 0.1, \"x\": 1}", true), EG_EINVAL, "x unset, not 1");
+    assert_fails(eg_run_create(run, "{\"command\": \"search\", \"seed\": 2, \"lr\": 0.1}", true), EG_EINVAL,
+                 "seed 1, not 2");
+    assert_fails(eg_run_create(run, "{\"command\": \"search\", \"seed\": 1}", true), EG_EINVAL,
+                 "lr, which is not set now");
+    assert_fails(eg_run_create(run, "{\"command\": \"search\", \"seed\": 1, \"lr\": 0.1, \"x\": 1}", true), EG_EINVAL,
+                 "x unset, not 1");
     assert_fails(eg_run_create(run, "[1]", true), EG_EINVAL, "no JSON object");
     temporary_remove(directory);
 }
@@ -61,7 +64,8 @@ static void test_events(void **state)
     assert_fails(eg_run_event(directory, "epoch", "{"), EG_EFORMAT, "fields of an event");
     size_t size;
     char *text = read_file(file, &size), *rest = text;
-    const char *lines[4] = {strtok_r(rest, "\n", &rest), strtok_r(NULL, "\n", &rest), strtok_r(NULL, "\n", &rest), strtok_r(NULL, "\n", &rest)};
+    const char *lines[4] = {strtok_r(rest, "\n", &rest), strtok_r(NULL, "\n", &rest), strtok_r(NULL, "\n", &rest),
+                            strtok_r(NULL, "\n", &rest)};
     assert_non_null(strstr(lines[0], "\"event\":\"start\""));
     assert_string_equal(lines[1], "{\"time\": 1, \"ev");
     assert_non_null(strstr(lines[2], "\"event\":\"epoch\",\"loss\":0.5}"));
@@ -106,12 +110,9 @@ static void test_unwritable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_create_and_load),
-        cmocka_unit_test(test_resume_of_nothing_starts),
-        cmocka_unit_test(test_load_refuses),
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_create_and_load), cmocka_unit_test(test_resume_of_nothing_starts),
+        cmocka_unit_test(test_load_refuses),    cmocka_unit_test(test_events),
+        cmocka_unit_test(test_no_room),         cmocka_unit_test(test_unwritable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,9 +25,10 @@ static eg_status search(plan *p, const char *arch, const char *weights)
     eg_dataset *data = toy_data(ctx, 96, 1);
     eg_module *net = toy_supernet(ctx);
     p->calls = 0;
-    eg_search *s = eg_search_new(ctx, net, data, .strategy = p->strategy, .epochs = 3, .batch_size = 8, .seed = 5, .run = p->run,
-                                 .resume = p->resume, .checkpoint_seconds = p->checkpoint_seconds,
-                                 .strategy_options = {.evaluations = 5, .population = 3}, .progress = cancel_on_progress, .progress_payload = p);
+    eg_search *s = eg_search_new(ctx, net, data, .strategy = p->strategy, .epochs = 3, .batch_size = 8, .seed = 5,
+                                 .run = p->run, .resume = p->resume, .checkpoint_seconds = p->checkpoint_seconds,
+                                 .strategy_options = {.evaluations = 5, .population = 3},
+                                 .progress = cancel_on_progress, .progress_payload = p);
     eg_status status = s ? eg_search_run(s) : eg_error_last()->code;
     if (status == EG_OK)
         status = eg_search_export(s, arch);
@@ -54,12 +55,14 @@ static void check_found(const char *path)
 
 static void resume_everywhere(const char *strategy, const size_t *stops, size_t n)
 {
-    char *directory = temporary_make(), expected[TEMPORARY_PATH_SIZE], got[TEMPORARY_PATH_SIZE], run[TEMPORARY_PATH_SIZE], name[32];
+    char *directory = temporary_make(), expected[TEMPORARY_PATH_SIZE], got[TEMPORARY_PATH_SIZE],
+         run[TEMPORARY_PATH_SIZE], name[32];
     char weights[TEMPORARY_PATH_SIZE], got_weights[TEMPORARY_PATH_SIZE], written[TEMPORARY_PATH_SIZE];
     temporary_path(directory, "got", got);
     temporary_path(directory, "got_weights", got_weights);
     plan whole = {.strategy = strategy};
-    assert_ok(search(&whole, temporary_path(directory, "expected", expected), temporary_path(directory, "weights", weights)));
+    assert_ok(
+        search(&whole, temporary_path(directory, "expected", expected), temporary_path(directory, "weights", weights)));
     check_found(expected);
     for (size_t i = 0; i < n; i++) {
         snprintf(name, sizeof name, "run%zu", i);
@@ -95,7 +98,8 @@ static void test_resume_darts(void **state)
 static void test_checkpoints_make_no_difference(void **state)
 {
     (void)state;
-    char *directory = temporary_make(), expected[TEMPORARY_PATH_SIZE], got[TEMPORARY_PATH_SIZE], run[TEMPORARY_PATH_SIZE];
+    char *directory = temporary_make(), expected[TEMPORARY_PATH_SIZE], got[TEMPORARY_PATH_SIZE],
+         run[TEMPORARY_PATH_SIZE];
     plan p = {.strategy = "spos"};
     assert_ok(search(&p, temporary_path(directory, "expected", expected), NULL));
     p.run = temporary_path(directory, "run", run);

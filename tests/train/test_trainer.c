@@ -30,10 +30,10 @@ static eg_status train(const plan *p, const char *weights)
     eg_module *model = toy_model(ctx);
     const eg_transform flip = eg_random_flip(0.5);
     eg_callback *cancel = eg_callback_new(&cancel_class, (void *)(uintptr_t)p);
-    eg_trainer *trainer =
-        eg_trainer_new(ctx, model, data, .validation = held_out, .epochs = p->epochs, .batch_size = 8, .workers = p->workers, .transforms = &flip,
-                       .n_transforms = 1, .callbacks = &cancel, .n_callbacks = 1, .seed = 3, .run = p->run, .resume = p->resume,
-                       .checkpoint_seconds = p->checkpoint_seconds, .lr = p->lr);
+    eg_trainer *trainer = eg_trainer_new(ctx, model, data, .validation = held_out, .epochs = p->epochs, .batch_size = 8,
+                                         .workers = p->workers, .transforms = &flip, .n_transforms = 1,
+                                         .callbacks = &cancel, .n_callbacks = 1, .seed = 3, .run = p->run,
+                                         .resume = p->resume, .checkpoint_seconds = p->checkpoint_seconds, .lr = p->lr);
     eg_status status = trainer ? eg_trainer_train(trainer) : eg_error_last()->code;
     if (status == EG_OK)
         status = eg_module_save(model, weights);
@@ -96,7 +96,8 @@ static void test_default_schedule(void **state)
 static void test_resume_everywhere(void **state)
 {
     (void)state;
-    char *directory = temporary_make(), expected[TEMPORARY_PATH_SIZE], got[TEMPORARY_PATH_SIZE], run[TEMPORARY_PATH_SIZE], name[32];
+    char *directory = temporary_make(), expected[TEMPORARY_PATH_SIZE], got[TEMPORARY_PATH_SIZE],
+         run[TEMPORARY_PATH_SIZE], name[32];
     temporary_path(directory, "expected", expected);
     temporary_path(directory, "got", got);
     assert_ok(train(&whole, expected));
@@ -104,7 +105,10 @@ static void test_resume_everywhere(void **state)
     const int64_t stops[][2] = {{0, 0}, {0, 3}, {1, 4}, {2, 0}, {3, 2}, {3, 4}};
     for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++) {
         snprintf(name, sizeof name, "run%zu", i);
-        plan p = {.epochs = 4, .run = temporary_path(directory, name, run), .cancel_epoch = stops[i][0], .cancel_batch = stops[i][1]};
+        plan p = {.epochs = 4,
+                  .run = temporary_path(directory, name, run),
+                  .cancel_epoch = stops[i][0],
+                  .cancel_batch = stops[i][1]};
         assert_fails(train(&p, got), EG_ECANCELED, "canceled");
         p.cancel_batch = -1;
         p.resume = true;
@@ -121,9 +125,11 @@ static void test_resume_everywhere(void **state)
 static void test_checkpoints_make_no_difference(void **state)
 {
     (void)state;
-    char *directory = temporary_make(), expected[TEMPORARY_PATH_SIZE], got[TEMPORARY_PATH_SIZE], run[TEMPORARY_PATH_SIZE];
+    char *directory = temporary_make(), expected[TEMPORARY_PATH_SIZE], got[TEMPORARY_PATH_SIZE],
+         run[TEMPORARY_PATH_SIZE];
     assert_ok(train(&whole, temporary_path(directory, "expected", expected)));
-    plan p = {.epochs = 4, .cancel_batch = -1, .run = temporary_path(directory, "run", run), .checkpoint_seconds = 1e-9};
+    plan p = {
+        .epochs = 4, .cancel_batch = -1, .run = temporary_path(directory, "run", run), .checkpoint_seconds = 1e-9};
     assert_ok(train(&p, temporary_path(directory, "got", got)));
     assert_same_file(expected, got);
     temporary_remove(directory);
@@ -132,7 +138,8 @@ static void test_checkpoints_make_no_difference(void **state)
 static void test_resume_refuses(void **state)
 {
     (void)state;
-    char *directory = temporary_make(), weights[TEMPORARY_PATH_SIZE], run[TEMPORARY_PATH_SIZE], file[TEMPORARY_PATH_SIZE];
+    char *directory = temporary_make(), weights[TEMPORARY_PATH_SIZE], run[TEMPORARY_PATH_SIZE],
+         file[TEMPORARY_PATH_SIZE];
     temporary_path(directory, "weights", weights);
     plan p = {.epochs = 2, .cancel_batch = -1, .run = temporary_path(directory, "run", run), .resume = true};
     assert_ok(train(&p, weights)); /* nothing to resume: a start */
@@ -205,8 +212,9 @@ static void test_own_loss_metrics_progress(void **state)
     eg_module *model = toy_model(ctx);
     int calls = 0;
     watcher w = {0};
-    eg_trainer *trainer = eg_trainer_new(ctx, model, data, .validation = held_out, .epochs = 2, .batch_size = 8, .loss = half_loss,
-                                         .metrics = count_samples, .payload = &calls, .progress = watch, .progress_payload = &w, .grad_clip = 1);
+    eg_trainer *trainer = eg_trainer_new(ctx, model, data, .validation = held_out, .epochs = 2, .batch_size = 8,
+                                         .loss = half_loss, .metrics = count_samples, .payload = &calls,
+                                         .progress = watch, .progress_payload = &w, .grad_clip = 1);
     assert_made(trainer);
     assert_ok(eg_trainer_train(trainer));
     assert_int_equal(calls, 2 * (3 + 2));
@@ -232,7 +240,8 @@ static void test_options_refused(void **state)
     assert_refused(eg_trainer_new(ctx, model, data, .epochs = 1, .workers = -1), EG_EINVAL, "workers");
     assert_refused(eg_trainer_new(ctx, model, data, .epochs = 1, .label_smoothing = 1.5), EG_EINVAL, "label_smoothing");
     assert_refused(eg_trainer_new(ctx, model, data, .epochs = 1, .grad_clip = -1), EG_EINVAL, "grad_clip");
-    assert_refused(eg_trainer_new(ctx, model, data, .epochs = 1, .lr = 0.1, .optimizer = eg_sgd(model, .lr = 0.1)), EG_EINVAL, "lr");
+    assert_refused(eg_trainer_new(ctx, model, data, .epochs = 1, .lr = 0.1, .optimizer = eg_sgd(model, .lr = 0.1)),
+                   EG_EINVAL, "lr");
     eg_trainer *trainer = eg_trainer_new(ctx, model, data, .epochs = 1);
     assert_made(trainer);
     assert_fails(eg_trainer_validate(trainer), EG_EINVAL, "no validation set");
@@ -266,7 +275,8 @@ static void test_log_lines(void **state)
     eg_trainer *trainer = eg_trainer_new(ctx, model, data, .epochs = 2, .batch_size = 8, .log_frequency = 2);
     assert_ok(eg_trainer_train(trainer));
     double acc1, acc1_avg, loss, loss_avg;
-    assert_int_equal(sscanf(line, "Epoch [1/2] Step [1/3]  acc1 %lf (%lf)  loss %lf (%lf)", &acc1, &acc1_avg, &loss, &loss_avg), 4);
+    assert_int_equal(
+        sscanf(line, "Epoch [1/2] Step [1/3]  acc1 %lf (%lf)  loss %lf (%lf)", &acc1, &acc1_avg, &loss, &loss_avg), 4);
     assert_close(loss, loss_avg, 0);
     eg_trainer_free(trainer);
     eg_module_release(model);

@@ -21,7 +21,8 @@ static inline eg_dataset *toy_data(eg_context *ctx, size_t n, uint64_t seed)
     for (size_t i = 0; i < n; i++) {
         labels[i] = (int64_t)(i % TOY_CLASSES);
         for (size_t k = 0; k < pixels; k++)
-            images[i * pixels + k] = (float)(0.5 * eg_rng_normal(&rng) + ((int64_t)(k / TOY_SIDE) == 2 * labels[i] ? 1.5 : 0.0));
+            images[i * pixels + k] =
+                (float)(0.5 * eg_rng_normal(&rng) + ((int64_t)(k / TOY_SIDE) == 2 * labels[i] ? 1.5 : 0.0));
     }
     eg_dataset *data = eg_dataset_from_arrays(ctx, images, EG_SHAPE(1, TOY_SIDE, TOY_SIDE), labels, n, TOY_CLASSES);
     free(images);
@@ -33,8 +34,9 @@ static inline eg_dataset *toy_data(eg_context *ctx, size_t n, uint64_t seed)
 /* With batch norm and dropout: state beside the weights, and random numbers in each step. */
 static inline eg_module *toy_model(eg_context *ctx)
 {
-    eg_module *model = eg_sequential(ctx, EG_MODULES(eg_conv2d(ctx, 1, 8, 3, .padding = 1, .no_bias = true), eg_batch_norm2d(ctx, 8, .relu = true),
-                                                     eg_flatten(ctx), eg_dropout(ctx, 0.2), eg_linear(ctx, 8 * TOY_SIDE * TOY_SIDE, TOY_CLASSES)));
+    eg_module *model = eg_sequential(
+        ctx, EG_MODULES(eg_conv2d(ctx, 1, 8, 3, .padding = 1, .no_bias = true), eg_batch_norm2d(ctx, 8, .relu = true),
+                        eg_flatten(ctx), eg_dropout(ctx, 0.2), eg_linear(ctx, 8 * TOY_SIDE * TOY_SIDE, TOY_CLASSES)));
     assert_made(model);
     return model;
 }
@@ -43,14 +45,19 @@ static inline eg_module *toy_model(eg_context *ctx)
 static inline eg_module *toy_supernet(eg_context *ctx)
 {
     eg_module *model = eg_sequential(
-        ctx, EG_MODULES(eg_conv2d(ctx, 1, 8, 3, .padding = 1, .no_bias = true), eg_batch_norm2d(ctx, 8, .relu = true),
-                        eg_layer_choice(ctx, EG_CHOICES({"conv3x3", eg_conv2d(ctx, 8, 8, 3, .padding = 1)}, {"conv1x1", eg_conv2d(ctx, 8, 8, 1)},
-                                                        {"pool", eg_avg_pool2d(ctx, 3, .stride = 1, .padding = 1)}),
-                                        .key = "first"),
-                        eg_batch_norm2d(ctx, 8, .relu = true),
-                        eg_layer_choice(ctx, EG_CHOICES({"conv3x3", eg_conv2d(ctx, 8, 8, 3, .padding = 1)}, {"skip", eg_identity(ctx)}),
-                                        .key = "second"),
-                        eg_batch_norm2d(ctx, 8, .relu = true), eg_flatten(ctx), eg_linear(ctx, 8 * TOY_SIDE * TOY_SIDE, TOY_CLASSES)));
+        ctx,
+        EG_MODULES(eg_conv2d(ctx, 1, 8, 3, .padding = 1, .no_bias = true), eg_batch_norm2d(ctx, 8, .relu = true),
+                   eg_layer_choice(ctx,
+                                   EG_CHOICES({"conv3x3", eg_conv2d(ctx, 8, 8, 3, .padding = 1)},
+                                              {"conv1x1", eg_conv2d(ctx, 8, 8, 1)},
+                                              {"pool", eg_avg_pool2d(ctx, 3, .stride = 1, .padding = 1)}),
+                                   .key = "first"),
+                   eg_batch_norm2d(ctx, 8, .relu = true),
+                   eg_layer_choice(
+                       ctx, EG_CHOICES({"conv3x3", eg_conv2d(ctx, 8, 8, 3, .padding = 1)}, {"skip", eg_identity(ctx)}),
+                       .key = "second"),
+                   eg_batch_norm2d(ctx, 8, .relu = true), eg_flatten(ctx),
+                   eg_linear(ctx, 8 * TOY_SIDE * TOY_SIDE, TOY_CLASSES)));
     assert_made(model);
     return model;
 }

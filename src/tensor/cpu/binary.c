@@ -73,7 +73,8 @@ static inline void transpose_block(float *y, const float *x, int64_t rows, int64
             y[r * y_row + c] = x[c * x_col + r];
 }
 
-EG__CLONES static void transpose_tile(int64_t rows, int64_t cols, float *y, const float *x, int64_t y_row, int64_t x_col)
+EG__CLONES static void transpose_tile(int64_t rows, int64_t cols, float *y, const float *x, int64_t y_row,
+                                      int64_t x_col)
 {
     for (int64_t r = 0; r < rows; r += BLOCK)
         for (int64_t c = 0; c < cols; c += BLOCK) {

@@ -10,9 +10,9 @@
 
 #include "tensor/kernels.h"
 
-/* Function multiversioning needs ifunc, which the sanitizers' start-up does not get along with. Names of such functions,
- * static ones too, are unique in the library: clang gives all of their resolvers external linkage. */
-#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&     \
+/* Function multiversioning needs ifunc, which the sanitizers' start-up does not get along with. Names of such
+ * functions, static ones too, are unique in the library: clang gives all of their resolvers external linkage. */
+#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&    \
     !defined(EG_NO_CLONES)
 #if defined(__has_feature)
 #if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer) && !__has_feature(memory_sanitizer)
@@ -43,7 +43,7 @@ void eg__for_each(const eg_context *ctx, int64_t n, int64_t work, eg__body body,
  *  dimensions merged wherever the strides of all allow it and ordered by the memory order of the first one. */
 #define EG__LOOP_MAX 4
 typedef struct eg__loop {
-    int n, ndim;                /* operands; dimensions after merging, at least 2 */
+    int n, ndim; /* operands; dimensions after merging, at least 2 */
     int64_t dims[EG_MAX_DIMS + 2];
     int64_t strides[EG__LOOP_MAX][EG_MAX_DIMS + 2];
     float *data[EG__LOOP_MAX];
@@ -51,23 +51,28 @@ typedef struct eg__loop {
 void eg__loop_make(eg__loop *loop, int n, const eg_tensor *const *operands);
 
 /** rows x cols elements; row[k], col[k] are operand k's strides. */
-typedef void (*eg__tile)(void *arg, int64_t rows, int64_t cols, float *const *data, const int64_t *row, const int64_t *col);
+typedef void (*eg__tile)(void *arg, int64_t rows, int64_t cols, float *const *data, const int64_t *row,
+                         const int64_t *col);
 void eg__loop_run(const eg_context *ctx, const eg__loop *loop, eg__tile tile, void *arg);
 
-/** x itself when it has the strides of `like`, else a copy that has them, in *owned for the caller to release. NULL on failure. */
+/** x itself when it has the strides of `like`, else a copy that has them, in *owned for the caller to release. NULL on
+ * failure. */
 const eg_tensor *eg__in_order_of(const eg_tensor *like, const eg_tensor *x, eg_tensor **owned);
 
 /** A new tensor of this shape in which dimension `dim` is innermost. */
 eg_tensor *eg__new_with_innermost(const eg_tensor *like, int dim);
 /** 4-d x itself when it is channels-last, else a copy that is, in *owned. NULL on failure. */
 const eg_tensor *eg__in_channels_last(const eg_tensor *x, eg_tensor **owned);
-/** y itself when it is channels-last, else a new tensor that is, in *owned, which eg__out_finish() copies to y and releases. */
+/** y itself when it is channels-last, else a new tensor that is, in *owned, which eg__out_finish() copies to y and
+ * releases. */
 eg_tensor *eg__out_channels_last(eg_tensor *y, eg_tensor **owned);
 eg_status eg__out_finish(eg_status status, eg_tensor *y, eg_tensor *owned);
 
 /** Depthwise convolutions of channels-last tensors, row-major weights; nothing is empty. */
-eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx);
-eg_status eg__cpu_depthwise_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw);
+eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy,
+                                           eg_tensor *dx);
+eg_status eg__cpu_depthwise_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy,
+                                            eg_tensor *dw);
 
 /* The kernels of the table (see kernels.h). */
 eg_status eg__cpu_unary(eg__unary, double, double, const eg_tensor *, eg_tensor *);
@@ -95,8 +100,8 @@ eg_status eg__cpu_adam(const eg__adam *, size_t, eg_tensor *const *, eg_tensor *
                        eg_tensor *const *);
 eg_status eg__cpu_norm2(size_t, eg_tensor *const *, double *);
 eg_status eg__cpu_scale(size_t, eg_tensor *const *, double);
-eg_status eg__cpu_batch_norm(const eg__batch_norm *, const eg_tensor *, const eg_tensor *, const eg_tensor *, eg_tensor *,
-                             eg_tensor *, eg_tensor *, eg_tensor **);
+eg_status eg__cpu_batch_norm(const eg__batch_norm *, const eg_tensor *, const eg_tensor *, const eg_tensor *,
+                             eg_tensor *, eg_tensor *, eg_tensor *, eg_tensor **);
 eg_status eg__cpu_batch_norm_eval(const eg__batch_norm *, const eg_tensor *, const eg_tensor *, const eg_tensor *,
                                   const eg_tensor *, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_batch_norm_backward(const eg__batch_norm *, const eg_tensor *, const eg_tensor *, const eg_tensor *,

@@ -1,10 +1,11 @@
 /*
  * tensor/cpu/depthwise.c - backward of depthwise convolutions (one filter a channel), channels-last. oneDNN 2.6 has no
- * kernel of its own for the dilated ones, nor for gradients of filters larger than 3x3: it takes its dense kernels group
- * by group, a hundred times slower.
+ * kernel of its own for the dilated ones, nor for gradients of filters larger than 3x3: it takes its dense kernels
+ * group by group, a hundred times slower.
  *
- * As in pooling, one tap of the filters meets an output row as lines. Lines are cut into pieces of at least LONG numbers, for which the
- * tap's weights are repeated side by side, so that few channels fill the vectors too. A sample is one piece of work.
+ * As in pooling, one tap of the filters meets an output row as lines. Lines are cut into pieces of at least LONG
+ * numbers, for which the tap's weights are repeated side by side, so that few channels fill the vectors too. A sample
+ * is one piece of work.
  */
 #include "tensor/cpu/pool.h"
 
@@ -14,14 +15,15 @@
 
 typedef struct depthwise {
     eg__plane plane;
-    int64_t taps, width;  /* of a tap's repeated weights */
-    float *weights;       /* [taps][width], or of gradients [samples][taps][width] */
+    int64_t taps, width; /* of a tap's repeated weights */
+    float *weights;      /* [taps][width], or of gradients [samples][taps][width] */
     const float *x, *dy;
     float *dx;
     size_t bytes;
 } depthwise;
 
-EG__CLONES static void multiply_add(float *restrict dx, const float *restrict w, const float *restrict dy, int64_t n, int64_t width)
+EG__CLONES static void multiply_add(float *restrict dx, const float *restrict w, const float *restrict dy, int64_t n,
+                                    int64_t width)
 {
     for (int64_t at = 0; at < n; at += width) {
         int64_t left = EG_MIN(width, n - at);
@@ -31,7 +33,8 @@ EG__CLONES static void multiply_add(float *restrict dx, const float *restrict w,
     }
 }
 
-EG__CLONES static void add_products(float *restrict dw, const float *restrict x, const float *restrict dy, int64_t n, int64_t width)
+EG__CLONES static void add_products(float *restrict dw, const float *restrict x, const float *restrict dy, int64_t n,
+                                    int64_t width)
 {
     int64_t at = 0;
     for (; at + 4 * width <= n; at += 4 * width) {
@@ -55,7 +58,8 @@ static void add_row(const depthwise *d, float *weights, int64_t n, int64_t oh)
     const eg__plane *p = &d->plane;
     int64_t channels = p->channels, stride = p->win->stride[1], y_row = (n * p->out[0] + oh) * p->out[1];
     for (int64_t tap = 0; tap < d->taps; tap++) {
-        int64_t kh = tap / p->win->kernel[1], x_row = (n * p->in[0] + oh * p->win->stride[0] + p->rows[kh].first) * p->in[1];
+        int64_t kh = tap / p->win->kernel[1],
+                x_row = (n * p->in[0] + oh * p->win->stride[0] + p->rows[kh].first) * p->in[1];
         eg__span columns = p->columns[tap % p->win->kernel[1]];
         int64_t step = stride == 1 ? columns.end - columns.begin : 1; /* outputs a line */
         for (int64_t o = columns.begin; eg__meets(p, kh, oh) && o < columns.end; o += step) {
@@ -89,7 +93,8 @@ static void weight_samples(void *arg, int64_t begin, int64_t end)
 }
 
 /* Takes memory for the taps' weights, `copies` times. */
-static eg_status depthwise_make(depthwise *d, const eg__window *win, const eg_tensor *x, const eg_tensor *y, int64_t copies)
+static eg_status depthwise_make(depthwise *d, const eg__window *win, const eg_tensor *x, const eg_tensor *y,
+                                int64_t copies)
 {
     *d = (depthwise){.taps = win->kernel[0] * win->kernel[1]};
     EG_TRY(eg__plane_make(&d->plane, win, x, y));
@@ -108,9 +113,13 @@ static void depthwise_free(depthwise *d)
     eg__plane_free(&d->plane);
 }
 
-static int64_t work_of(const depthwise *d, const eg_tensor *y) { return eg_shape_numel(y->shape) * d->taps / 4 + 1; }
+static int64_t work_of(const depthwise *d, const eg_tensor *y)
+{
+    return eg_shape_numel(y->shape) * d->taps / 4 + 1;
+}
 
-eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx)
+eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy,
+                                           eg_tensor *dx)
 {
     depthwise d;
     EG_TRY(depthwise_make(&d, win, dx, dy, 1));
@@ -124,7 +133,8 @@ eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tenso
     return EG_OK;
 }
 
-eg_status eg__cpu_depthwise_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw)
+eg_status eg__cpu_depthwise_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy,
+                                            eg_tensor *dw)
 {
     depthwise d;
     int64_t samples = x->shape.dims[0];

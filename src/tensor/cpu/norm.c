@@ -20,10 +20,10 @@ typedef struct norm_work {
     int64_t block, blocks;                 /* rows a block (a multiple of repeat), number of blocks */
     bool relu;
     const float *x, *dy;
-    float *y;                              /* or dx */
-    float *mean, *scale, *shift;           /* [width] */
-    float *back, *lift;                    /* [width] backward: dx = scale dy - (x - mean) back - lift */
-    float *partial;                        /* [blocks][2][width] */
+    float *y;                    /* or dx */
+    float *mean, *scale, *shift; /* [width] */
+    float *back, *lift;          /* [width] backward: dx = scale dy - (x - mean) back - lift */
+    float *partial;              /* [blocks][2][width] */
     void *memory;
     size_t bytes;
     eg_context *ctx;
@@ -35,8 +35,15 @@ static eg_status work_make(norm_work *w, const eg_tensor *x, bool sums)
     int64_t repeat = EG_MAX(1, LONG / channels), width = channels * repeat;
     int64_t block = EG_MAX(1, BLOCK_NUMBERS / width) * repeat, blocks = (rows + block - 1) / block;
     size_t numbers = (size_t)(width * 5 + (sums ? blocks * 2 * width : 0));
-    *w = (norm_work){.rows = rows, .channels = channels, .repeat = repeat, .width = width, .block = block,
-                     .blocks = blocks, .x = eg__f32(x), .ctx = x->ctx, .bytes = numbers * sizeof(float)};
+    *w = (norm_work){.rows = rows,
+                     .channels = channels,
+                     .repeat = repeat,
+                     .width = width,
+                     .block = block,
+                     .blocks = blocks,
+                     .x = eg__f32(x),
+                     .ctx = x->ctx,
+                     .bytes = numbers * sizeof(float)};
     float *memory = w->memory = eg__pool_take(x->ctx, w->bytes);
     if (!memory)
         return EG_ENOMEM;
@@ -90,7 +97,10 @@ EG__CLONES static void add_lines(float *restrict sum, const float *restrict x, i
     }
 }
 
-static inline float squared(float x) { return x * x; }
+static inline float squared(float x)
+{
+    return x * x;
+}
 
 EG__CLONES static void add_squares(float *restrict sum, const float *restrict x, const float *restrict mean, int64_t n,
                                    int64_t width)
@@ -111,7 +121,10 @@ EG__CLONES static void add_squares(float *restrict sum, const float *restrict x,
     }
 }
 
-static int64_t block_rows(const norm_work *w, int64_t b) { return EG_MIN(w->block, w->rows - b * w->block); }
+static int64_t block_rows(const norm_work *w, int64_t b)
+{
+    return EG_MIN(w->block, w->rows - b * w->block);
+}
 
 /* partial[b] = {block's mean, squares around it}; the mean is repeated, the squares are not folded yet. */
 static void statistics_blocks(void *arg, int64_t begin, int64_t end)
@@ -147,7 +160,10 @@ static void join_statistics(const norm_work *w, int64_t c, double *mean, double 
 
 /* ---- y ---- */
 
-static inline float normalized(float x, float mean, float scale, float shift) { return (x - mean) * scale + shift; }
+static inline float normalized(float x, float mean, float scale, float shift)
+{
+    return (x - mean) * scale + shift;
+}
 
 EG__CLONES static void normalize_rows(const norm_work *w, const float *x, float *y, int64_t n)
 {
@@ -245,9 +261,9 @@ static eg_status forward(const eg__batch_norm *bn, const eg_tensor *x, const eg_
     return EG_OK;
 }
 
-static eg_status forward_any(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
-                             eg_tensor *batch_mean, eg_tensor *batch_var, const eg_tensor *mean, const eg_tensor *var,
-                             eg_tensor *y)
+static eg_status forward_any(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma,
+                             const eg_tensor *beta, eg_tensor *batch_mean, eg_tensor *batch_var, const eg_tensor *mean,
+                             const eg_tensor *var, eg_tensor *y)
 {
     eg_tensor *owned_x = NULL, *owned_y = NULL;
     const eg_tensor *rows = to_rows(x, &owned_x);
@@ -257,8 +273,9 @@ static eg_status forward_any(const eg__batch_norm *bn, const eg_tensor *x, const
     return eg__out_finish(status, y, owned_y);
 }
 
-eg_status eg__cpu_batch_norm(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
-                             eg_tensor *mean, eg_tensor *var, eg_tensor *y, eg_tensor **workspace)
+eg_status eg__cpu_batch_norm(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma,
+                             const eg_tensor *beta, eg_tensor *mean, eg_tensor *var, eg_tensor *y,
+                             eg_tensor **workspace)
 {
     if (workspace)
         *workspace = NULL;

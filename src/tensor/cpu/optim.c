@@ -87,7 +87,8 @@ EG__CLONES static void sgd_first(float *p, const float *grad, float *buf, const 
 static void sgd_update(const void *arg, float *const *data, int64_t n)
 {
     const eg__sgd *o = arg;
-    sgd_factors f = {(float)o->lr, (float)o->momentum, (float)(1.0 - o->dampening), (float)o->weight_decay, o->nesterov};
+    sgd_factors f = {(float)o->lr, (float)o->momentum, (float)(1.0 - o->dampening), (float)o->weight_decay,
+                     o->nesterov};
     if (!data[2] || o->momentum == 0)
         sgd_plain(data[0], data[1], &f, n);
     else if (o->first) /* the buffer holds nothing yet, perhaps not even numbers */
@@ -106,9 +107,9 @@ eg_status eg__cpu_sgd(const eg__sgd *o, size_t n, eg_tensor *const *p, eg_tensor
 /* ---- Adam ---- */
 
 typedef struct adam_factors {
-    float decay, shrink;           /* added to the gradient; weights are multiplied by it (AdamW) */
+    float decay, shrink; /* added to the gradient; weights are multiplied by it (AdamW) */
     float beta1, beta2, new1, new2;
-    float step, root, eps;         /* p -= step m / (root sqrt(v) + eps) */
+    float step, root, eps; /* p -= step m / (root sqrt(v) + eps) */
 } adam_factors;
 
 EG__CLONES static void adam_line(float *p, const float *grad, float *m, float *v, const adam_factors *f, int64_t n)

@@ -25,7 +25,11 @@ static eg__span span_of(const eg__plane *p, int d, int64_t tap)
 eg_status eg__plane_make(eg__plane *plane, const eg__window *win, const eg_tensor *x, const eg_tensor *y)
 {
     const int64_t *in = x->shape.dims, *out = y->shape.dims;
-    *plane = (eg__plane){.win = win, .channels = in[1], .in = {in[2], in[3]}, .out = {out[2], out[3]}, .ctx = x->ctx,
+    *plane = (eg__plane){.win = win,
+                         .channels = in[1],
+                         .in = {in[2], in[3]},
+                         .out = {out[2], out[3]},
+                         .ctx = x->ctx,
                          .bytes = (size_t)(win->kernel[0] + win->kernel[1]) * sizeof(eg__span)};
     plane->rows = eg__pool_take(x->ctx, plane->bytes);
     if (!plane->rows)
@@ -64,7 +68,7 @@ EG__CLONES static void max_line(float *restrict y, const float *restrict x, int6
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        y[i] = (x[i] > y[i]) | (x[i] != x[i]) ? x[i] : y[i];
+        y[i] = ((x[i] > y[i]) | (x[i] != x[i])) ? x[i] : y[i];
 }
 
 EG__CLONES static void max_line_position(float *restrict y, uint8_t *restrict position, const float *restrict x,
@@ -133,7 +137,8 @@ static void max_rows(void *arg, int64_t begin, int64_t end)
     }
 }
 
-EG__CLONES static void back_line(float *restrict dx, const float *restrict dy, const uint8_t *restrict position, int tap, int64_t n)
+EG__CLONES static void back_line(float *restrict dx, const float *restrict dy, const uint8_t *restrict position,
+                                 int tap, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
@@ -152,8 +157,8 @@ static void max_back_row(const pool_work *w, int64_t n, int64_t oh)
             int64_t step = stride == 1 ? columns.end - columns.begin : 1;
             for (int64_t o = columns.begin; meets && o < columns.end; o += step) {
                 int64_t y_at = (y_row + o) * channels;
-                back_line(w->out + (x_row + o * stride + columns.first) * channels, w->in + y_at, w->from + y_at, (int)tap,
-                          step * channels);
+                back_line(w->out + (x_row + o * stride + columns.first) * channels, w->in + y_at, w->from + y_at,
+                          (int)tap, step * channels);
             }
         }
     }
@@ -179,9 +184,10 @@ static int64_t work_of(const eg__window *win, const eg_tensor *y)
     return eg_shape_numel(y->shape) * win->kernel[0] * win->kernel[1] / 4 + 1;
 }
 
-/* Runs a body with `w` for the tensors in and out, one of which is the window's large side x and one its small side y. */
-static eg_status run_pool(pool_work *w, const eg__window *win, const eg_tensor *x, const eg_tensor *y, const eg_tensor *in,
-                          eg_tensor *out, int64_t pieces, eg__body body)
+/* Runs a body with `w` for the tensors in and out, one of which is the window's large side x and one its small side y.
+ */
+static eg_status run_pool(pool_work *w, const eg__window *win, const eg_tensor *x, const eg_tensor *y,
+                          const eg_tensor *in, eg_tensor *out, int64_t pieces, eg__body body)
 {
     eg_tensor *owned_in = NULL, *owned_out = NULL;
     const eg_tensor *from = eg__in_channels_last(in, &owned_in);
@@ -201,7 +207,8 @@ eg_status eg__cpu_max_pool2d(const eg__window *win, const eg_tensor *x, eg_tenso
 {
     if (workspace)
         *workspace = NULL;
-    if (empty(x, y) || win->kernel[0] >= NOWHERE || win->kernel[1] >= NOWHERE || win->kernel[0] * win->kernel[1] >= NOWHERE)
+    if (empty(x, y) || win->kernel[0] >= NOWHERE || win->kernel[1] >= NOWHERE ||
+        win->kernel[0] * win->kernel[1] >= NOWHERE)
         return eg__ref_kernels.max_pool2d(win, x, y, workspace);
     if (workspace && !(*workspace = eg__tensor_new(x->ctx, EG_U8, y->shape, EG_LAYOUT_DEFAULT)))
         return EG_ENOMEM;
@@ -209,7 +216,8 @@ eg_status eg__cpu_max_pool2d(const eg__window *win, const eg_tensor *x, eg_tenso
     return run_pool(&w, win, x, y, x, y, y->shape.dims[0] * y->shape.dims[2], max_rows);
 }
 
-eg_status eg__cpu_max_pool2d_backward(const eg__window *win, const eg_tensor *workspace, const eg_tensor *dy, eg_tensor *dx)
+eg_status eg__cpu_max_pool2d_backward(const eg__window *win, const eg_tensor *workspace, const eg_tensor *dy,
+                                      eg_tensor *dx)
 {
     if (workspace->dtype != EG_U8) /* the reference's */
         return eg__ref_kernels.max_pool2d_backward(win, workspace, dy, dx);
@@ -253,7 +261,8 @@ static void average_tap(const pool_work *w, bool backward, int64_t x_row, int64_
                         int64_t rows)
 {
     int64_t channels = w->plane.channels, stride = w->plane.win->stride[1];
-    int64_t begin = EG_MAX(columns.begin, r->begin), end = EG_MIN(columns.end, r->end), step = stride == 1 ? end - begin : 1;
+    int64_t begin = EG_MAX(columns.begin, r->begin), end = EG_MIN(columns.end, r->end),
+            step = stride == 1 ? end - begin : 1;
     float share = 1.0f / (float)(rows * r->divisor);
     for (int64_t o = begin; o < end; o += step) {
         int64_t x_at = (x_row + o * stride + columns.first) * channels, y_at = (y_row + o) * channels;
@@ -294,8 +303,8 @@ static void average_back_samples(void *arg, int64_t begin, int64_t end)
             average_row(w, true, n, oh);
 }
 
-static eg_status average(const eg__window *win, const eg_tensor *x, const eg_tensor *y, const eg_tensor *in, eg_tensor *out,
-                         int64_t pieces, eg__body body)
+static eg_status average(const eg__window *win, const eg_tensor *x, const eg_tensor *y, const eg_tensor *in,
+                         eg_tensor *out, int64_t pieces, eg__body body)
 {
     size_t bytes = (size_t)y->shape.dims[3] * sizeof(run);
     pool_work w = {.runs = eg__pool_take(x->ctx, bytes)};

@@ -10,8 +10,8 @@
 typedef struct sum_work {
     const float *x;
     float *y, *partial;
-    int64_t outer, reduced, inner;    /* sizes */
-    int64_t x_outer, x_reduced;       /* strides; 1 for the inner one */
+    int64_t outer, reduced, inner; /* sizes */
+    int64_t x_outer, x_reduced;    /* strides; 1 for the inner one */
     int64_t y_outer, y_inner;
     int64_t block, blocks;
 } sum_work;

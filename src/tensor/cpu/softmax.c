@@ -167,8 +167,14 @@ typedef struct loss_work {
     eg_tensor *probability, *loss, *dlogits;
 } loss_work;
 
-static float *row_at(const eg_tensor *t, int64_t n) { return eg__f32(t) + n * t->strides[0]; }
-static int64_t label_at(const eg_tensor *target, int64_t n) { return eg__i64(target)[n * target->strides[0]]; }
+static float *row_at(const eg_tensor *t, int64_t n)
+{
+    return eg__f32(t) + n * t->strides[0];
+}
+static int64_t label_at(const eg_tensor *target, int64_t n)
+{
+    return eg__i64(target)[n * target->strides[0]];
+}
 
 /* Sum of want[c] (norm - logits[c]), want = (1 - smoothing) target + smoothing / classes. A class that is not wanted at
  * all costs nothing, even at a logit of minus infinity. */
@@ -235,7 +241,8 @@ eg_status eg__cpu_cross_entropy(double smoothing, const eg_tensor *logits, const
 {
     if (!plain_rows(logits, probability, target))
         return eg__ref_kernels.cross_entropy(smoothing, logits, target, probability, loss);
-    loss_work w = {.smoothing = smoothing, .logits = logits, .target = target, .probability = probability, .loss = loss};
+    loss_work w = {
+        .smoothing = smoothing, .logits = logits, .target = target, .probability = probability, .loss = loss};
     eg__for_each(logits->ctx, logits->shape.dims[0], eg_shape_numel(logits->shape) * 4, loss_rows, &w);
     return EG_OK;
 }
@@ -245,9 +252,11 @@ eg_status eg__cpu_cross_entropy_backward(double smoothing, const eg_tensor *prob
 {
     if (!plain_rows(probability, dlogits, target))
         return eg__ref_kernels.cross_entropy_backward(smoothing, probability, target, dloss, dlogits);
-    loss_work w = {
-        .smoothing = smoothing, .target = target, .dloss = dloss, .probability = (eg_tensor *)(uintptr_t)probability,
-        .dlogits = dlogits};
+    loss_work w = {.smoothing = smoothing,
+                   .target = target,
+                   .dloss = dloss,
+                   .probability = (eg_tensor *)(uintptr_t)probability,
+                   .dlogits = dlogits};
     eg__for_each(dlogits->ctx, dlogits->shape.dims[0], eg_shape_numel(dlogits->shape) * 2, loss_backward_rows, &w);
     return EG_OK;
 }

@@ -72,45 +72,59 @@ static inline float normal_cdf(float x)
     return x < 0.0f ? tail : 1.0f - tail;
 }
 
-static inline float gelu_derivative(float x) { return normal_cdf(x) + x * 0.398942280f * eg__expf(-0.5f * x * x); }
+static inline float gelu_derivative(float x)
+{
+    return normal_cdf(x) + x * 0.398942280f * eg__expf(-0.5f * x * x);
+}
 
 FORWARD(relu, x < 0.0f ? 0.0f : x)
 FORWARD(relu6, clamp6(x))
 FORWARD(leaky_relu, x > 0.0f ? x : a * x)
 FORWARD(sigmoid, eg__sigmoidf(x))
 FORWARD(tanh, eg__tanhf(x))
-FORWARD(gelu, x * normal_cdf(x))
-FORWARD(silu, x * eg__sigmoidf(x))
-FORWARD(hardswish, x * clamp6(x + 3.0f) * (1.0f / 6.0f))
+FORWARD(gelu, x *normal_cdf(x))
+FORWARD(silu, x *eg__sigmoidf(x))
+FORWARD(hardswish, x *clamp6(x + 3.0f) * (1.0f / 6.0f))
 FORWARD(hardsigmoid, clamp6(x + 3.0f) * (1.0f / 6.0f))
-FORWARD(affine, a * x + b)
+FORWARD(affine, a *x + b)
 
 BACKWARD(relu, x > 0.0f ? dy : 0.0f)
 BACKWARD(relu6, x > 0.0f && x < 6.0f ? dy : 0.0f)
 BACKWARD(leaky_relu, x > 0.0f ? dy : a * dy)
-BACKWARD(sigmoid, dy * x * (1.0f - x))
-BACKWARD(tanh, dy * (1.0f - x * x))
-BACKWARD(gelu, dy * gelu_derivative(x))
-BACKWARD(silu, dy * silu_derivative(x))
-BACKWARD(hardswish, dy * hardswish_derivative(x))
+BACKWARD(sigmoid, dy *x *(1.0f - x))
+BACKWARD(tanh, dy *(1.0f - x * x))
+BACKWARD(gelu, dy *gelu_derivative(x))
+BACKWARD(silu, dy *silu_derivative(x))
+BACKWARD(hardswish, dy *hardswish_derivative(x))
 BACKWARD(hardsigmoid, x > -3.0f && x < 3.0f ? dy * (1.0f / 6.0f) : 0.0f)
-BACKWARD(affine, a * dy)
+BACKWARD(affine, a *dy)
 
 /* Made in functions, not constant tables: the address of a multiversioned function is no constant. */
 static eg__body forward_body(eg__unary op)
 {
     switch (op) {
-    case EG__RELU: return relu_forward;
-    case EG__RELU6: return relu6_forward;
-    case EG__LEAKY_RELU: return leaky_relu_forward;
-    case EG__SIGMOID: return sigmoid_forward;
-    case EG__TANH: return tanh_forward;
-    case EG__GELU: return gelu_forward;
-    case EG__SILU: return silu_forward;
-    case EG__HARDSWISH: return hardswish_forward;
-    case EG__HARDSIGMOID: return hardsigmoid_forward;
-    case EG__AFFINE: return affine_forward;
-    case EG__UNARY_COUNT: break;
+    case EG__RELU:
+        return relu_forward;
+    case EG__RELU6:
+        return relu6_forward;
+    case EG__LEAKY_RELU:
+        return leaky_relu_forward;
+    case EG__SIGMOID:
+        return sigmoid_forward;
+    case EG__TANH:
+        return tanh_forward;
+    case EG__GELU:
+        return gelu_forward;
+    case EG__SILU:
+        return silu_forward;
+    case EG__HARDSWISH:
+        return hardswish_forward;
+    case EG__HARDSIGMOID:
+        return hardsigmoid_forward;
+    case EG__AFFINE:
+        return affine_forward;
+    case EG__UNARY_COUNT:
+        break;
     }
     return NULL;
 }
@@ -118,17 +132,28 @@ static eg__body forward_body(eg__unary op)
 static eg__body backward_body(eg__unary op)
 {
     switch (op) {
-    case EG__RELU: return relu_backward;
-    case EG__RELU6: return relu6_backward;
-    case EG__LEAKY_RELU: return leaky_relu_backward;
-    case EG__SIGMOID: return sigmoid_backward;
-    case EG__TANH: return tanh_backward;
-    case EG__GELU: return gelu_backward;
-    case EG__SILU: return silu_backward;
-    case EG__HARDSWISH: return hardswish_backward;
-    case EG__HARDSIGMOID: return hardsigmoid_backward;
-    case EG__AFFINE: return affine_backward;
-    case EG__UNARY_COUNT: break;
+    case EG__RELU:
+        return relu_backward;
+    case EG__RELU6:
+        return relu6_backward;
+    case EG__LEAKY_RELU:
+        return leaky_relu_backward;
+    case EG__SIGMOID:
+        return sigmoid_backward;
+    case EG__TANH:
+        return tanh_backward;
+    case EG__GELU:
+        return gelu_backward;
+    case EG__SILU:
+        return silu_backward;
+    case EG__HARDSWISH:
+        return hardswish_backward;
+    case EG__HARDSIGMOID:
+        return hardsigmoid_backward;
+    case EG__AFFINE:
+        return affine_backward;
+    case EG__UNARY_COUNT:
+        break;
     }
     return NULL;
 }
@@ -147,7 +172,8 @@ eg_status eg__cpu_unary(eg__unary op, double a, double b, const eg_tensor *x, eg
     return EG_OK;
 }
 
-eg_status eg__cpu_unary_backward(eg__unary op, double a, double b, const eg_tensor *saved, const eg_tensor *dy, eg_tensor *dx)
+eg_status eg__cpu_unary_backward(eg__unary op, double a, double b, const eg_tensor *saved, const eg_tensor *dy,
+                                 eg_tensor *dx)
 {
     if (!eg__is_dense(dx))
         return eg__ref_kernels.unary_backward(op, a, b, saved, dy, dx);

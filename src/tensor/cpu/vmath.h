@@ -12,8 +12,8 @@ typedef union eg__bits {
     int32_t i;
 } eg__bits;
 
-/** e^x within 2 ulp over the whole range; infinity, zero, denormals and NaN as expf() has them. x = n ln 2 + r with n whole; e^r by a
- *  polynomial of degree 6 (Taylor coefficients, |r| <= 0.35). */
+/** e^x within 2 ulp over the whole range; infinity, zero, denormals and NaN as expf() has them. x = n ln 2 + r with n
+ * whole; e^r by a polynomial of degree 6 (Taylor coefficients, |r| <= 0.35). */
 static inline float eg__expf(float x)
 {
     x = x > 89.0f ? 89.0f : x;
@@ -35,7 +35,10 @@ static inline float eg__expf(float x)
     return p * a.f * b.f;
 }
 
-static inline float eg__sigmoidf(float x) { return 1.0f / (1.0f + eg__expf(-x)); }
+static inline float eg__sigmoidf(float x)
+{
+    return 1.0f / (1.0f + eg__expf(-x));
+}
 
 /** Through e^-2|x|; near 0, where that would cancel, by the odd polynomial of Cephes' tanhf. */
 static inline float eg__tanhf(float x)

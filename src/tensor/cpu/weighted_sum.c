@@ -97,7 +97,8 @@ static void operands_free(operands *o, size_t n)
     eg_free(o->w);
 }
 
-static eg_status operands_make(operands *o, size_t n, const eg_tensor *const *x, const eg_tensor *w, const eg_tensor *like)
+static eg_status operands_make(operands *o, size_t n, const eg_tensor *const *x, const eg_tensor *w,
+                               const eg_tensor *like)
 {
     *o = (operands){.x = eg__calloc(n, sizeof *o->x),
                     .w = eg__calloc(n, sizeof *o->w),

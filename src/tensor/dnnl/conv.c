@@ -41,14 +41,14 @@ static eg_status describe(const eg__dnnl_key *key, conv_descs *d)
 
 static eg_status forward_desc(const eg__dnnl_key *key, const conv_descs *d, dnnl_convolution_desc_t *desc)
 {
-    return eg__dnnl_check(
-        dnnl_dilated_convolution_forward_desc_init(desc, dnnl_forward_training, dnnl_convolution_direct, &d->x, &d->w,
-                                                   key->bias ? &d->b : NULL, &d->y, d->stride, d->dilation, d->before,
-                                                   d->after),
-        "describing a convolution");
+    return eg__dnnl_check(dnnl_dilated_convolution_forward_desc_init(
+                              desc, dnnl_forward_training, dnnl_convolution_direct, &d->x, &d->w,
+                              key->bias ? &d->b : NULL, &d->y, d->stride, d->dilation, d->before, d->after),
+                          "describing a convolution");
 }
 
-static eg_status add_forward(eg__dnnl_state *state, eg__dnnl_primitive *p, const conv_descs *d, const_dnnl_primitive_desc_t pd)
+static eg_status add_forward(eg__dnnl_state *state, eg__dnnl_primitive *p, const conv_descs *d,
+                             const_dnnl_primitive_desc_t pd)
 {
     EG_TRY(eg__dnnl_create(state, p, pd));
     EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_src_md, 0, DNNL_ARG_SRC, NULL));
@@ -187,7 +187,10 @@ static bool is_depthwise(const eg__window *win, const eg_tensor *x, const eg_ten
     return win->groups > 1 && win->groups == x->shape.dims[1] && win->groups == y->shape.dims[1];
 }
 
-static bool is_dilated(const eg__window *win) { return win->dilation[0] != 1 || win->dilation[1] != 1; }
+static bool is_dilated(const eg__window *win)
+{
+    return win->dilation[0] != 1 || win->dilation[1] != 1;
+}
 
 /* Runs forward or backward to the input, which differ in the names of their arguments only. `keep`: w lives on, and
  * so may its packed copy. */
@@ -220,7 +223,8 @@ static eg_status forward(const eg__window *win, const eg_tensor *x, const eg_ten
     return p->unsupported ? eg__ref_kernels.conv2d(win, x, w, b, y) : run_with_weight(p, x, w, keep, b, y);
 }
 
-eg_status eg__dnnl_conv2d(const eg__window *win, const eg_tensor *x, const eg_tensor *w, const eg_tensor *b, eg_tensor *y)
+eg_status eg__dnnl_conv2d(const eg__window *win, const eg_tensor *x, const eg_tensor *w, const eg_tensor *b,
+                          eg_tensor *y)
 {
     if (empty(x, w, y))
         return eg__ref_kernels.conv2d(win, x, w, b, y);
@@ -244,7 +248,8 @@ eg_status eg__dnnl_conv2d(const eg__window *win, const eg_tensor *x, const eg_te
     return eg__out_finish(status, y, owned[3]);
 }
 
-static eg_status backward_input(const eg__window *win, const eg_tensor *w, bool keep, const eg_tensor *dy, eg_tensor *dx)
+static eg_status backward_input(const eg__window *win, const eg_tensor *w, bool keep, const eg_tensor *dy,
+                                eg_tensor *dx)
 {
     if (is_depthwise(win, dx, dy) && is_dilated(win))
         return eg__cpu_depthwise_backward_input(win, w, dy, dx);
@@ -302,7 +307,8 @@ static eg_status bias_gradient(const eg_tensor *dy, eg_tensor *db)
 }
 
 /* dw row-major, db dense or NULL */
-static eg_status backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw, eg_tensor *db)
+static eg_status backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw,
+                                 eg_tensor *db)
 {
     if (is_depthwise(win, x, dy) && (is_dilated(win) || win->kernel[0] * win->kernel[1] > 9)) {
         EG_TRY(eg__cpu_depthwise_backward_weight(win, x, dy, dw));

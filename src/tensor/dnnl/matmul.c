@@ -48,7 +48,8 @@ static void fill_rows(const eg_tensor *bias, const eg_tensor *y)
 }
 
 /* y = a b (+ y) for m x k and k x n; y transposed: the same product with everything transposed. */
-static eg_status multiply(const operand *a, const operand *b, const operand *y, int64_t m, int64_t n, int64_t k, float keep)
+static eg_status multiply(const operand *a, const operand *b, const operand *y, int64_t m, int64_t n, int64_t k,
+                          float keep)
 {
     if (y->transposed)
         return eg__dnnl_check(dnnl_sgemm(b->transposed ? 'N' : 'T', a->transposed ? 'N' : 'T', n, m, k, 1.0f, b->data,

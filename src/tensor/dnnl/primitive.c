@@ -94,7 +94,8 @@ static eg_status state_make(eg_context *ctx, eg__dnnl_state *state)
                               "choosing the scratchpad"));
     }
     /* Last: a state with a stream is complete. */
-    return eg__dnnl_check(dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags), "making a stream");
+    return eg__dnnl_check(dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags),
+                          "making a stream");
 }
 
 static eg__dnnl_state *state_of(eg_context *ctx)
@@ -276,8 +277,8 @@ static eg_status layout_number(eg__dnnl_state *state, const dnnl_memory_desc_t *
     return EG_OK;
 }
 
-eg_status eg__dnnl_pack_with(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what,
-                             const dnnl_memory_desc_t *plain, bool unpack)
+eg_status eg__dnnl_pack_with(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_primitive_desc_t pd,
+                             dnnl_query_t what, const dnnl_memory_desc_t *plain, bool unpack)
 {
     const dnnl_memory_desc_t *packed = dnnl_primitive_desc_query_md(pd, what, 0);
     EG_ASSERT(packed != NULL);
@@ -292,8 +293,10 @@ eg_status eg__dnnl_pack_with(eg__dnnl_state *state, eg__dnnl_primitive *p, const
     eg_status status = eg__dnnl_check(dnnl_primitive_create(&p->reorder, reorder), "making a reorder");
     dnnl_primitive_desc_destroy(reorder);
     EG_TRY(status);
-    EG_TRY(eg__dnnl_check(dnnl_memory_create(&p->reorder_from, from, state->engine, DNNL_MEMORY_NONE), "making a memory object"));
-    return eg__dnnl_check(dnnl_memory_create(&p->reorder_to, to, state->engine, DNNL_MEMORY_NONE), "making a memory object");
+    EG_TRY(eg__dnnl_check(dnnl_memory_create(&p->reorder_from, from, state->engine, DNNL_MEMORY_NONE),
+                          "making a memory object"));
+    return eg__dnnl_check(dnnl_memory_create(&p->reorder_to, to, state->engine, DNNL_MEMORY_NONE),
+                          "making a memory object");
 }
 
 eg_status eg__dnnl_nhwc(dnnl_memory_desc_t *md, const int64_t *dims)

@@ -13,11 +13,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-typedef enum eg__dnnl_op {
-    EG__DNNL_CONV,
-    EG__DNNL_CONV_BACKWARD_INPUT,
-    EG__DNNL_CONV_BACKWARD_WEIGHT
-} eg__dnnl_op;
+typedef enum eg__dnnl_op { EG__DNNL_CONV, EG__DNNL_CONV_BACKWARD_INPUT, EG__DNNL_CONV_BACKWARD_WEIGHT } eg__dnnl_op;
 
 /** All of eight bytes, so that there is no padding between them. x and y are the inputs and outputs of forward. */
 typedef struct eg__dnnl_key {
@@ -50,7 +46,7 @@ typedef struct eg__dnnl_state {
     dnnl_stream_t stream;
     dnnl_primitive_attr_t attr;
     eg__lru primitives, packs;
-    size_t pack_bytes; /* of all packed weights */
+    size_t pack_bytes;           /* of all packed weights */
     dnnl_memory_desc_t *layouts; /* distinct layouts of packed weights */
     size_t n_layouts, layouts_capacity;
 } eg__dnnl_state;
@@ -67,7 +63,8 @@ eg_status eg__dnnl_set(eg__dnnl_primitive *p, int arg, void *data);
 eg_status eg__dnnl_run(eg_context *ctx, eg__dnnl_primitive *p);
 
 /** Row-major `w` in the layout of p, in *data: itself, or a packed copy. `keep`: the context keeps the copy, and makes
- *  it anew when w's version has changed; else it is the caller's. To be ended, before the next call, by eg__dnnl_unpack(). */
+ *  it anew when w's version has changed; else it is the caller's. To be ended, before the next call, by
+ * eg__dnnl_unpack(). */
 eg_status eg__dnnl_pack(eg__dnnl_primitive *p, const eg_tensor *w, bool keep, void **data);
 void eg__dnnl_unpack(eg__dnnl_primitive *p, const eg_tensor *w, bool keep, void *data);
 /** Runs the reorder from one buffer to another. */
@@ -78,16 +75,18 @@ eg_status eg__dnnl_reorder(eg_context *ctx, eg__dnnl_primitive *p, void *from, v
 /** EG_OK, or the failure as ours. */
 eg_status eg__dnnl_check(dnnl_status_t status, const char *what);
 /** Makes the descriptor; sets p->unsupported and leaves *pd NULL where oneDNN has no implementation. */
-eg_status eg__dnnl_describe(eg__dnnl_state *state, eg__dnnl_primitive *p, const void *op_desc, const_dnnl_primitive_desc_t hint,
-                            dnnl_primitive_desc_t *pd);
+eg_status eg__dnnl_describe(eg__dnnl_state *state, eg__dnnl_primitive *p, const void *op_desc,
+                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd);
 /** Makes the primitive and its scratchpad. */
 eg_status eg__dnnl_create(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_primitive_desc_t pd);
-/** Adds an argument of the layout that the descriptor answers to `what` (dnnl_query_src_md, ..); none where it is of no bytes. */
+/** Adds an argument of the layout that the descriptor answers to `what` (dnnl_query_src_md, ..); none where it is of no
+ * bytes. */
 eg_status eg__dnnl_add(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what,
                        int index, int arg, size_t *bytes);
-/** Sets up packing between `plain` and the layout of the weights `what` of the descriptor. `unpack`: from packed to plain. */
-eg_status eg__dnnl_pack_with(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what,
-                             const dnnl_memory_desc_t *plain, bool unpack);
+/** Sets up packing between `plain` and the layout of the weights `what` of the descriptor. `unpack`: from packed to
+ * plain. */
+eg_status eg__dnnl_pack_with(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_primitive_desc_t pd,
+                             dnnl_query_t what, const dnnl_memory_desc_t *plain, bool unpack);
 
 /** float32 descriptors: 4-d NHWC, and 1-d. */
 eg_status eg__dnnl_nhwc(dnnl_memory_desc_t *md, const int64_t *dims);
@@ -97,7 +96,8 @@ eg_status eg__dnnl_vector(dnnl_memory_desc_t *md, int64_t n);
 
 eg_status eg__dnnl_conv2d(const eg__window *, const eg_tensor *, const eg_tensor *, const eg_tensor *, eg_tensor *);
 eg_status eg__dnnl_conv2d_backward_input(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *);
-eg_status eg__dnnl_conv2d_backward_weight(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *, eg_tensor *);
+eg_status eg__dnnl_conv2d_backward_weight(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *,
+                                          eg_tensor *);
 eg_status eg__dnnl_matmul(const eg_tensor *, const eg_tensor *, const eg_tensor *, eg_tensor *);
 
 #endif
