@@ -10,9 +10,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static eg_module *make_model(eg_context *ctx)
 {
-    return eg_sequential(ctx, EG_MODULES(eg_layer_choice(ctx, EG_CHOICES({"a", eg_relu(ctx)}, {"b", eg_identity(ctx)}, {"c", eg_sigmoid(ctx)}), .key = "op"),
-                                         eg_layer_choice(ctx, EG_MODULES(eg_tanh(ctx), eg_relu(ctx)), .key = "act"),
-                                         eg_input_choice(ctx, .n_candidates = 1, .key = "in")));
+    return eg_sequential(
+        ctx, EG_MODULES(
+                 eg_layer_choice(ctx, EG_CHOICES({"a", eg_relu(ctx)}, {"b", eg_identity(ctx)}, {"c", eg_sigmoid(ctx)}),
+                                 .key = "op"),
+                 eg_layer_choice(ctx, EG_MODULES(eg_tanh(ctx), eg_relu(ctx)), .key = "act"),
+                 eg_input_choice(ctx, .n_candidates = 1, .key = "in")));
 }
 
 static void apply(eg_context *ctx, const eg_arch *arch)

@@ -25,6 +25,7 @@ typedef struct alloc_world {
 typedef struct alloc_row {
     const char *covers;               /* names of functions and classes, separated by spaces */
     eg_status (*work)(void *payload); /* of a world; leaves it as it was */
+    bool parses;                      /* JSON, see alloc_for_jansson() */
 } alloc_row;
 
 typedef struct alloc_table {
@@ -35,6 +36,7 @@ typedef struct alloc_table {
     void (*check)(void *world);    /* after a failure */
     const alloc_row *rows;
     size_t n_rows;
+    long dense; /* so many allocations of a row are all tried, of more only some */
 } alloc_table;
 
 /** What a constructor returned, as a status. */
@@ -60,26 +62,23 @@ static inline void alloc_world_free(const alloc_table *table, void *payload)
     alloc_world *world = payload;
     table->teardown(world);
     eg_tape_end(world->tape);
-    assert_int_equal(eg_context_get_stats(world->ctx).bytes_in_use, 0);
+    if (strcmp(table->backend, "ref") == 0) /* the fast kernels keep scratch memory in the context */
+        assert_int_equal(eg_context_get_stats(world->ctx).bytes_in_use, 0);
     eg_context_free(world->ctx);
     free(world);
 }
 
-/* jansson's parser reports a syntax error when it has no memory for a text: then that is as good as ENOMEM. */
-static bool alloc_jansson_failed = false;
+/* jansson's writer copes with want of memory, its parser does not: it drops characters, or asserts. */
+static bool alloc_spare_jansson = false;
 
 static void *alloc_for_jansson(size_t size)
 {
-    void *memory = malloc(size);
-    alloc_jansson_failed = alloc_jansson_failed || !memory;
-    return memory;
+    return alloc_spare_jansson ? __real_malloc(size) : malloc(size);
 }
 
 static inline bool alloc_failed_well(eg_status status)
 {
-    const eg_error *last = eg_error_last(), *first = eg_error_first();
-    bool misread = alloc_jansson_failed && strstr(first->message, " line ");
-    return last->code == status && (misread || (status == EG_ENOMEM && first->code == EG_ENOMEM));
+    return status == EG_ENOMEM && eg_error_last()->code == EG_ENOMEM && eg_error_first()->code == EG_ENOMEM;
 }
 
 /* One trial; returns how many allocations failed. */
@@ -91,7 +90,7 @@ static inline long alloc_try(const alloc_table *table, const alloc_row *row, lon
     eg_error_clear();
     alloc_fail_all = all_after;
     alloc_failures = 0;
-    alloc_jansson_failed = false;
+    alloc_spare_jansson = row->parses;
     alloc_countdown = n;
     eg_status status = row->work(world);
     alloc_countdown = -1;
@@ -112,10 +111,10 @@ static inline long alloc_try(const alloc_table *table, const alloc_row *row, lon
     return failures;
 }
 
-/* All of the first hundred, then ever fewer: long works repeat themselves. */
-static inline long alloc_next(long n)
+/* All of the first `dense`, then ever fewer: long works repeat themselves. */
+static inline long alloc_next(long n, long dense)
 {
-    return n + 1 + (n < 100 ? 0 : n / 25);
+    return n + 1 + (n < dense ? 0 : n * 8 / dense);
 }
 
 /** One test for each row: { row.covers, alloc_test_row, NULL, NULL, &target }. */
@@ -130,7 +129,7 @@ static inline void alloc_test_row(void **state)
     for (int all_after = 0; all_after < 2; all_after++) {
         long n = 0;
         while (alloc_try(target->table, target->row, n, all_after) > 0)
-            n = alloc_next(n);
+            n = alloc_next(n, target->table->dense);
         assert_true(n > 0); /* a row that allocates nothing tries nothing */
     }
 }

@@ -1,11 +1,11 @@
-/*
+/** @file
  * engraft/autograd.h - tapes: the lifetime of tensors, and their differentiation.
  *
  * A tape is a scope. Tensors made while it is the innermost one belong to it and are freed by eg_tape_end(), except
  * those taken out with eg_tensor_keep(). A recording tape also remembers the operations, so that eg_backward() can
  * differentiate them. Tapes nest; outside any, tensors belong to the context and live as long as it. On a recording
- * tape inside another, results of the outer one are refused as inputs that need a gradient: eg_detach() makes constants
- * of them. A tensor that outlives its tape is a constant for later ones.
+ * tape inside another, results of the outer one are refused as inputs that need a gradient: eg_detach() makes
+ * constants of them. A tensor that outlives its tape is a constant for later ones.
  *
  *     eg_tape *tape = eg_tape_begin(ctx, EG_RECORD);
  *     eg_tensor *loss = eg_f_cross_entropy(eg_call(net, x), y);
@@ -25,14 +25,17 @@
 extern "C" {
 #endif
 
+/** An open scope, ended by eg_tape_end(). */
 typedef struct eg_tape eg_tape;
 
+/** What a tape does besides owning tensors. */
 typedef enum eg_tape_mode {
-    EG_NO_GRAD, /* a scope only: nothing is recorded (inference) */
+    EG_NO_GRAD, /**< a scope only: nothing is recorded (inference) */
     EG_RECORD
 } eg_tape_mode;
 
-/** Opens a scope. NULL on failure (ENOMEM). */
+/** Opens a scope. NULL on failure (ENOMEM). A tape opened while a module runs must be ended before its forward returns:
+ *  the call closes one left open and fails (EINVAL). */
 EG_API eg_tape *eg_tape_begin(eg_context *ctx, eg_tape_mode mode);
 /** Closes it and all scopes opened inside it; frees their tensors. NULL is allowed. */
 EG_API void eg_tape_end(eg_tape *tape);
@@ -42,18 +45,20 @@ EG_API bool eg_is_recording(const eg_context *ctx);
 /** Adds d loss / d leaf to the gradient of every leaf that requires one. `loss` has one element. What was recorded for
  *  this loss is used up: a second backward through any of it is EINVAL, and no gradient is touched; losses that share
  *  no operation may each have theirs. NULL loss: its failure is kept. EINVAL when nothing was recorded, and when a
- *  tensor that a gradient needs was changed in place since. After a failure in the middle some leaves have been added to. */
+ *  tensor that a gradient needs was changed in place since. After a failure in the middle some leaves have been added
+ *  to. */
 EG_API eg_status eg_backward(eg_tensor *loss);
-/** The same from a tensor of any shape, with `grad` = d (something) / d `t` of its shape. */
+/** The same from a tensor of any shape, with `grad` = d (something) / d `t` of its shape (else ESHAPE). */
 EG_API eg_status eg_backward_from(eg_tensor *t, eg_tensor *grad);
 
 /** A function of tensors to be checked: returns one tensor, or NULL on failure. */
 typedef eg_tensor *(*eg_gradcheck_fn)(void *payload, eg_tensor *const *in, size_t n_in);
 
+/** How eg_gradcheck() compares: |a - b| <= atol + rtol * max(|a|, |b|), the difference taken over 2 * eps. */
 typedef struct eg_gradcheck_options {
     size_t struct_size;
-    double eps, atol, rtol; /* 0 = 1e-6, 1e-6, 1e-5 (float64 inputs) */
-    size_t max_entries;     /* sampled entries of each input; 0 = 64 */
+    double eps, atol, rtol; /**< 0 = 1e-6, 1e-6, 1e-5 (float64 inputs) */
+    size_t max_entries;     /**< sampled entries of each input; 0 = 64 */
 } eg_gradcheck_options;
 
 /** Compares the gradients of fn (projected on a fixed random direction) with central differences, for every float64

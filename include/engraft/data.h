@@ -1,4 +1,4 @@
-/*
+/** @file
  * engraft/data.h - data sets, transforms, and the loader that makes batches of them.
  */
 #ifndef ENGRAFT_DATA_H
@@ -12,17 +12,20 @@ extern "C" {
 
 /* ---------------------------------------------------------------------------------------------- data sets */
 
+/** Which part of a data set. */
 typedef enum eg_dataset_split { EG_TRAIN, EG_TEST } eg_dataset_split;
 
 /** Samples of one shape with labels 0 .. classes-1. Reference-counted; safe to read from several threads. It lives no
  *  longer than its context, in which loaders make their tensors. */
 typedef struct eg_dataset eg_dataset;
 
+/** What eg_dataset_open() takes. */
 typedef struct eg_dataset_options {
+    size_t struct_size;
     eg_context *ctx;
     const char *spec;
     eg_dataset_split split;
-    bool normalize_off; /* leave values in 0 .. 1 (images) or as they are (CSV) */
+    bool normalize_off; /**< leave values in 0 .. 1 (images) or as they are (CSV) */
 } eg_dataset_options;
 /** Opens a data set by a spec, e.g. eg_dataset_open(ctx, "fashion-mnist", .split = EG_TRAIN):
  *    fashion-mnist   Debian's dataset-fashion-mnist (or the folder that EG_FASHION_MNIST names)
@@ -34,7 +37,9 @@ typedef struct eg_dataset_options {
  *  Values are scaled to 0 .. 1 for images, then normalized by the mean and deviation of each channel (column) of the
  *  training split. NULL: EINVAL (unknown spec), ENOENT, EIO, EFORMAT (file, position, what was expected; labels out of
  *  range). */
-#define eg_dataset_open(...) eg_dataset_open_with(&(eg_dataset_options){.ctx = __VA_ARGS__})
+#define eg_dataset_open(...)                                                                                           \
+    eg_dataset_open_with(&(eg_dataset_options){.struct_size = sizeof(eg_dataset_options), .ctx = __VA_ARGS__})
+/** The same from a struct, whose struct_size must be set (else EINVAL). */
 EG_API eg_dataset *eg_dataset_open_with(const eg_dataset_options *options);
 /** n samples of `shape` (1 to 3 dimensions; images C, H, W) from memory, copied. EINVAL for a label outside 0 ..
  *  classes-1. */
@@ -49,15 +54,19 @@ EG_API eg_dataset *eg_dataset_sample(eg_dataset *dataset, size_t n, uint64_t see
  *  part is the caller's to release; NULL on failure (EINVAL: fraction outside 0 .. 1). */
 EG_API eg_status eg_dataset_divide(eg_dataset *dataset, double fraction, uint64_t seed, eg_dataset **first,
                                    eg_dataset **second);
+/** One more reference; returns `dataset`. */
 EG_API eg_dataset *eg_dataset_retain(eg_dataset *dataset);
+/** Ends a reference; the last one frees. */
 EG_API void eg_dataset_release(eg_dataset *dataset);
+/** Number of samples. */
 EG_API size_t eg_dataset_size(const eg_dataset *dataset);
+/** Number of classes: labels are 0 .. classes-1. */
 EG_API int64_t eg_dataset_classes(const eg_dataset *dataset);
 /** Of one sample: (C, H, W) for images. */
 EG_API eg_shape eg_dataset_shape(const eg_dataset *dataset);
 /** Label of sample i; -1 and EINVAL when out of range. */
 EG_API int64_t eg_dataset_label(const eg_dataset *dataset, size_t i);
-/** Copies sample i out, logical order, normalized as the loader would. */
+/** Copies sample i out in logical order, normalized as the loader would. `label` may be NULL. EINVAL: out of range. */
 EG_API eg_status eg_dataset_read(const eg_dataset *dataset, size_t i, float *out, int64_t *label);
 
 /* ---------------------------------------------------------------------------------------------- transforms */
@@ -65,10 +74,11 @@ EG_API eg_status eg_dataset_read(const eg_dataset *dataset, size_t i, float *out
 /** Augmentation of one sample, (C, H, W) in place, after normalization. `scratch` has room for another sample. `rng`
  *  depends on seed, epoch and sample only. Must be thread-safe. */
 typedef void (*eg_transform_fn)(const void *payload, float *sample, eg_shape shape, float *scratch, eg_rng *rng);
+/** A transform: a built-in one, or one's own function and payload. A plain value. */
 typedef struct eg_transform {
     eg_transform_fn apply;
-    double amount;       /* payload of the built-in ones: pass &transform */
-    const void *payload; /* of one's own; NULL = the eg_transform itself */
+    double amount;       /**< payload of the built-in ones: pass &transform */
+    const void *payload; /**< of one's own; NULL = the eg_transform itself */
 } eg_transform;
 /** Zeros around, then a random window of the original size. The three transforms here are for images: making a loader
  *  of other samples, or with an amount out of range, is EINVAL. */
@@ -84,19 +94,24 @@ EG_API eg_transform eg_cutout(int64_t length);
  *  workers. */
 typedef struct eg_loader eg_loader;
 
+/** What eg_loader_new() takes. */
 typedef struct eg_loader_options {
-    eg_dataset *dataset; /* retained */
-    size_t batch_size;   /* at least 1 */
-    bool shuffle;        /* a new order each epoch */
-    bool drop_last;      /* leave out an incomplete last batch */
-    int workers;         /* threads; 0 = batches are made in the caller */
+    size_t struct_size;
+    eg_dataset *dataset; /**< retained */
+    size_t batch_size;   /**< at least 1 */
+    bool shuffle;        /**< a new order each epoch */
+    bool drop_last;      /**< leave out an incomplete last batch */
+    int workers;         /**< threads; 0 = batches are made in the caller */
     uint64_t seed;
-    const eg_transform *transforms; /* applied in order; copied */
+    const eg_transform *transforms; /**< applied in order; copied */
     size_t n_transforms;
 } eg_loader_options;
-/** eg_loader_new(dataset, 64, .shuffle = true, .workers = 2). */
-#define eg_loader_new(...) eg_loader_new_with(&(eg_loader_options){.dataset = __VA_ARGS__})
+/** eg_loader_new(dataset, 64, .shuffle = true, .workers = 2). NULL on failure: EINVAL (naming the option), ENOMEM. */
+#define eg_loader_new(...)                                                                                             \
+    eg_loader_new_with(&(eg_loader_options){.struct_size = sizeof(eg_loader_options), .dataset = __VA_ARGS__})
+/** The same from a struct, whose struct_size must be set (else EINVAL). */
 EG_API eg_loader *eg_loader_new_with(const eg_loader_options *options);
+/** Ends its threads. */
 EG_API void eg_loader_free(eg_loader *loader);
 /** Number of batches of an epoch. */
 EG_API size_t eg_loader_size(const eg_loader *loader);
@@ -104,10 +119,11 @@ EG_API size_t eg_loader_size(const eg_loader *loader);
  *  a loader that was never started begins with batch 0 of epoch 0. EINVAL for a batch beyond the end. */
 EG_API eg_status eg_loader_start(eg_loader *loader, uint64_t epoch, size_t batch);
 
+/** What eg_loader_next() fills in. */
 typedef struct eg_batch {
-    eg_tensor *x; /* (N, C, H, W) float32, channels-last; (N, D) for samples (D) */
-    eg_tensor *y; /* (N) int64 */
-    size_t size;  /* N; 0 = the epoch has ended (x and y are NULL), until eg_loader_start() */
+    eg_tensor *x; /**< (N, C, H, W) float32, channels-last; (N, D) for samples (D) */
+    eg_tensor *y; /**< (N) int64 */
+    size_t size;  /**< N; 0 = the epoch has ended (x and y are NULL), until eg_loader_start() */
 } eg_batch;
 /** The next batch, its tensors in the current scope. */
 EG_API eg_status eg_loader_next(eg_loader *loader, eg_batch *batch);

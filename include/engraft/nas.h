@@ -163,6 +163,10 @@ struct eg_mutator_class {
     eg_tensor *(*on_forward_input_choice)(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in, eg_tensor **mask);
     eg_status (*enter_mutable_scope)(eg_mutator *self, eg_module *scope);
     eg_status (*exit_mutable_scope)(eg_mutator *self, eg_module *scope);
+    /** What the mutator has learned: tensors into / from `state` under names that begin with `prefix` (not NULL) and not with
+     *  "<prefix>current.". A load that fails changes nothing. The base class has nothing to keep. */
+    eg_status (*save)(eg_mutator *self, const char *prefix, eg_state *state);
+    eg_status (*load)(eg_mutator *self, const char *prefix, const eg_state *state);
 };
 EG_API extern const eg_mutator_class eg_mutator_base_class;
 
@@ -171,7 +175,8 @@ EG_API extern const eg_mutator_class eg_mutator_base_class;
 EG_API eg_mutator *eg_mutator_attach(const eg_mutator_class *cls, size_t size, const void *prototype, eg_module *model);
 /** Unbinds and frees. NULL is allowed. */
 EG_API void eg_mutator_detach(eg_mutator *mutator);
-/** Samples the decisions that the following forward passes follow (sample_search). */
+/** Samples the decisions that the following forward passes follow (sample_search). What it computes belongs to the
+ *  recording tape where there is one; else only the decisions are kept. */
 EG_API eg_status eg_mutator_reset(eg_mutator *mutator);
 /** A final sample as an architecture, in the canonical form. For the caller to free. */
 EG_API eg_arch *eg_mutator_export(eg_mutator *mutator);
@@ -181,6 +186,13 @@ EG_API eg_arch *eg_mutator_export_decisions(eg_mutator *mutator, const eg_decisi
 EG_API char *eg_mutator_status(eg_mutator *mutator);
 /** Makes an architecture (checked against the model) the current decisions. */
 EG_API eg_status eg_mutator_set_arch(eg_mutator *mutator, const eg_arch *arch);
+/** What a checkpoint needs: the state of the mutator's class, and its current decisions under "<prefix>current.<key>".
+ *  Decisions that are tensors of a tape (DARTS) are not kept: they are sampled again. Buffers are not copied; `prefix`
+ *  may be NULL. */
+EG_API eg_status eg_mutator_state(eg_mutator *mutator, const char *prefix, eg_state *state);
+/** Takes copies. Nothing is changed on failure: ENOENT for what is missing or of a choice that the model lacks; ESHAPE,
+ *  EDTYPE. */
+EG_API eg_status eg_mutator_load_state(eg_mutator *mutator, const char *prefix, const eg_state *state);
 /** The mutator that a model is bound to; NULL when there is none. */
 EG_API eg_mutator *eg_module_mutator(eg_module *model);
 
@@ -296,7 +308,8 @@ struct eg_strategy_class {
     eg_status (*train_step)(eg_strategy *self, const eg_batch *train, const eg_batch *valid, eg_step_result *result);
     /** Picks the architecture after training. */
     eg_arch *(*choose)(eg_strategy *self);
-    /** State beyond the model's and the weight optimizer's: tensors into / from `state` under `prefix`. May be NULL. */
+    /** State beyond that of the model, the optimizer of its weights and the context's random numbers: tensors into /
+     *  from `state` under `prefix` (not NULL). May be NULL. When a load fails, the search loads the state from before. */
     eg_status (*save)(eg_strategy *self, const char *prefix, eg_state *state);
     eg_status (*load)(eg_strategy *self, const char *prefix, const eg_state *state);
     void (*finalize)(eg_strategy *self);

@@ -1,4 +1,4 @@
-/*
+/** @file
  * engraft/nn.h - modules: the object model, the built-in layers, and what can be asked of a whole model.
  *
  * A module is a C struct whose first member is eg_module, made from a const class record. Its children, parameters and
@@ -33,29 +33,45 @@
 extern "C" {
 #endif
 
+/** A part of a model, or all of it. Reference-counted. */
 typedef struct eg_module eg_module;
+/** What a kind of module is: a const record. */
 typedef struct eg_class eg_class;
 
 /* ---------------------------------------------------------------------------------------------- classes */
 
-typedef enum eg_field_type { EG_FIELD_INT, EG_FIELD_HW, EG_FIELD_FLOAT, EG_FIELD_OPT_FLOAT, EG_FIELD_BOOL, EG_FIELD_TEXT, EG_FIELD_ENUM,
-                             EG_FIELD_MODULES, EG_FIELD_NAMED } eg_field_type;
+/** Types of fields; each has a macro below. */
+typedef enum eg_field_type {
+    EG_FIELD_INT,
+    EG_FIELD_HW,
+    EG_FIELD_FLOAT,
+    EG_FIELD_OPT_FLOAT,
+    EG_FIELD_BOOL,
+    EG_FIELD_TEXT,
+    EG_FIELD_ENUM,
+    EG_FIELD_MODULES,
+    EG_FIELD_NAMED
+} eg_field_type;
 
-/** One settable field of a class: the one description from which range checks, printing, cloning and comparison are made. */
+/** One settable field of a class: the one description from which range checks, printing, cloning and comparison are
+ *  made. */
 typedef struct eg_field {
-    const char *name; /* NULL ends a table */
+    const char *name; /**< NULL ends a table */
     const char *help;
     eg_field_type type;
     size_t offset;
-    double min, max;           /* of numbers; both 0 = any, max below min = no upper bound. EG_HW: of each of the two */
-    double def;                /* stands for a field left 0; 0 = none */
-    const char *const *values; /* EG_ENUM: names of 0, 1, .., then NULL */
-    size_t count_offset;       /* of lists: where their length is */
+    double min, max; /**< of numbers; both 0 = any, max below min = no upper bound. EG_HW: of each of the two */
+    double def;      /**< stands for a field left 0; 0 = none */
+    const char *const *values; /**< EG_ENUM: names of 0, 1, .., then NULL */
+    size_t count_offset;       /**< of lists: where their length is */
 } eg_field;
 
-#define EG_FIELD_(type_, kind_, field_, ...) {.name = #field_, .type = kind_, .offset = offsetof(type_, field_), __VA_ARGS__}
-/* The members of these types: int64_t, eg_hw, double, eg_opt_f64, bool, const char * (copied), int (an enum). Each takes at least
- * .help = "..", e.g. EG_INT(conv, groups, .min = 1, .def = 1, .help = "blocked connections"). */
+#define EG_FIELD_(type_, kind_, field_, ...)                                                                           \
+    {                                                                                                                  \
+        .name = #field_, .type = kind_, .offset = offsetof(type_, field_), __VA_ARGS__                                 \
+    }
+/* The members of these types: int64_t, eg_hw, double, eg_opt_f64, bool, const char * (copied), int (an enum). Each
+ * takes at least .help = "..", e.g. EG_INT(conv, groups, .min = 1, .def = 1, .help = "blocked connections"). */
 #define EG_INT(type, ...) EG_FIELD_(type, EG_FIELD_INT, __VA_ARGS__)
 #define EG_HW_FIELD(type, ...) EG_FIELD_(type, EG_FIELD_HW, __VA_ARGS__)
 #define EG_FLOAT(type, ...) EG_FIELD_(type, EG_FIELD_FLOAT, __VA_ARGS__)
@@ -63,25 +79,31 @@ typedef struct eg_field {
 #define EG_BOOL(type, ...) EG_FIELD_(type, EG_FIELD_BOOL, __VA_ARGS__)
 #define EG_TEXT(type, ...) EG_FIELD_(type, EG_FIELD_TEXT, __VA_ARGS__)
 #define EG_ENUM(type, ...) EG_FIELD_(type, EG_FIELD_ENUM, __VA_ARGS__)
-/* Lists of children, set by EG_MODULES(..) and EG_NAMED(..): they become child slots before build is called, and NULL. */
+/* Lists of children, set by EG_MODULES(..) and EG_NAMED(..): they become child slots before build is called, and
+ * NULL. */
 #define EG_MODULES_FIELD(type) EG_LIST_(type, EG_FIELD_MODULES, modules, n_modules, "modules, named \"0\", \"1\", ..")
 #define EG_NAMED_FIELD(type) EG_LIST_(type, EG_FIELD_NAMED, named, n_named, "modules and their names")
 #define EG_LIST_(type_, kind_, field_, count_, help_)                                                                  \
-    {.name = #field_, .type = kind_, .offset = offsetof(type_, field_), .count_offset = offsetof(type_, count_), .help = help_}
+    {                                                                                                                  \
+        .name = #field_, .type = kind_, .offset = offsetof(type_, field_), .count_offset = offsetof(type_, count_),    \
+        .help = help_                                                                                                  \
+    }
+/* clang-format off */
 #define EG_FIELDS(...) (const eg_field[]){__VA_ARGS__, {.name = NULL}}
+/* clang-format on */
 
 /** What a kind of module is. Functions left NULL are those of `super`, and in the end of the base class. */
 struct eg_class {
     size_t struct_size;
-    const char *name; /* printed: "Conv2d" */
+    const char *name; /**< printed: "Conv2d" */
     const eg_class *super;
     size_t instance_size;
-    const eg_field *fields; /* of this class; those of super come first. NULL = none */
+    const eg_field *fields; /**< of this class; those of super come first. NULL = none */
     /** Checks the fields, makes parameters and children. Runs once, after the fields were copied and checked. */
     eg_status (*build)(eg_module *self);
     /** Computes the output (eg_tuple for several) from n_in tensors; NULL on failure. Base: EUNSUPPORTED. */
     eg_tensor *(*forward)(eg_module *self, eg_tensor *const *in, size_t n_in);
-    size_t n_inputs; /* how many tensors forward takes; 0 = 1, EG_ANY_INPUTS = any number */
+    size_t n_inputs; /**< how many tensors forward takes; 0 = 1, EG_ANY_INPUTS = any number */
     /** Called before and after forward; leave also when enter or forward failed. May be NULL. */
     eg_status (*enter)(eg_module *self);
     eg_status (*leave)(eg_module *self);
@@ -106,6 +128,7 @@ struct eg_class {
 
 /* ---------------------------------------------------------------------------------------------- modules */
 
+/** What a slot holds. */
 typedef enum eg_slot_kind { EG_SLOT_CHILD, EG_SLOT_PARAMETER, EG_SLOT_BUFFER } eg_slot_kind;
 
 typedef struct eg_slot eg_slot; /* opaque */
@@ -114,17 +137,17 @@ typedef struct eg_hook eg_hook; /* opaque */
 /** The head of every module. Members are read freely; they are changed through functions. */
 struct eg_module {
     const eg_class *cls;
-    char *name; /* of the slot it was first put in; NULL for a root */
+    char *name; /**< of the slot it was first put in; NULL for a root */
     size_t refs;
     eg_slot *slots;
     size_t n_slots, slots_capacity;
     eg_hook *hooks;
     size_t n_hooks, hooks_capacity;
     bool training;
-    eg_status status; /* first failure of a slot, for eg_module_status() */
-    void *extension;  /* what a family of classes keeps beside the struct (mutables do); not cloned */
+    eg_status status; /**< first failure of a slot, for eg_module_status() */
+    void *extension;  /**< what a family of classes keeps beside the struct (mutables do); not cloned */
     void (*free_extension)(void *extension);
-    eg_context *ctx;  /* last, so that { .base.ctx = ctx, 16, 32 } goes on with the fields of the class */
+    eg_context *ctx; /**< last, so that { .base.ctx = ctx, 16, 32 } goes on with the fields of the class */
 };
 
 EG_API extern const eg_class eg_module_class; /* the base class, "Module" */
@@ -135,68 +158,90 @@ EG_API extern const eg_class eg_module_class; /* the base class, "Module" */
 EG_API eg_module *eg_module_new(const eg_class *cls, size_t size, const void *prototype);
 #define eg_new(type, ...) eg_module_new(&type##_class, sizeof(type), &(type){.base.ctx = __VA_ARGS__})
 
+/** One more reference; returns m. */
 EG_API eg_module *eg_module_retain(eg_module *m);
-EG_API void eg_module_release(eg_module *m); /* NULL is allowed */
+/** Ends a reference; the last one frees m and lets go of what its slots hold. */
+EG_API void eg_module_release(eg_module *m);
 
-EG_API bool eg_is_a(const eg_module *m, const eg_class *cls); /* subclasses too; false for NULL */
+/** Whether m is of that class or a subclass. */
+EG_API bool eg_is_a(const eg_module *m, const eg_class *cls);
 /** The module as its own struct: NULL (and EINVAL) when it is not of that class. */
 #define EG_CAST(m, type) ((type *)eg_module_cast((m), &type##_class))
+/** Use it through EG_CAST(). */
 EG_API void *eg_module_cast(eg_module *m, const eg_class *cls);
 
-/* ---- slots: each macro takes a pointer to the struct, the name of the field, and the value to put into it.
- * The slot takes over a child's reference and keeps a tensor. A NULL value is a failure, remembered in the module. ---- */
+/* ---- slots: each macro takes a pointer to the struct, the name of the field, and the value to put into it. The slot
+ * takes over a child's reference and keeps a tensor. A NULL value is a failure, remembered in the module. ---- */
 #define EG_SLOT(self, field, child) eg_module_add_child(&(self)->base, #field, &(self)->field, (child))
 #define EG_PARAM(self, field, tensor) eg_module_add_parameter(&(self)->base, #field, &(self)->field, (tensor))
 #define EG_BUFFER(self, field, tensor) eg_module_add_buffer(&(self)->base, #field, &(self)->field, (tensor))
-/** `field` may be NULL: the module keeps the pointer itself (lists of children); in a clone it does so too for fields outside of
- *  the module's struct. Names: not empty, without '.'; EINVAL
- *  when taken. A parameter is made to require a gradient; eg_none as value = absent (no bias). */
+/** Adds a slot for a child and takes the child over, also on failure. `field` may be NULL: the module keeps the pointer
+ *  itself (lists of children); in a clone it does so too for fields outside of the module's struct. Names: not empty,
+ *  without '.'; EINVAL when taken. */
 EG_API eg_status eg_module_add_child(eg_module *m, const char *name, eg_module **field, eg_module *child);
+/** Adds a slot for a parameter, which is made to require a gradient; eg_none = absent (no bias). */
 EG_API eg_status eg_module_add_parameter(eg_module *m, const char *name, eg_tensor **field, eg_tensor *t);
+/** Adds a slot for a tensor that is saved but not trained; eg_none = absent. */
 EG_API eg_status eg_module_add_buffer(eg_module *m, const char *name, eg_tensor **field, eg_tensor *t);
 /** First failure of a slot of this module: what a build function returns at its end. */
 EG_API eg_status eg_module_status(const eg_module *m);
 
+/** Number of child slots. */
 EG_API size_t eg_module_n_children(const eg_module *m);
 /** Child i in order of registration and its name (may be NULL). A slot can be empty: NULL without failure. Lent. */
 EG_API eg_module *eg_module_child_at(const eg_module *m, size_t i, const char **name);
 /** By dotted path ("layers.0.conv"); "" is m itself. NULL and ENOENT (naming the closest) when there is none. Lent. */
 EG_API eg_module *eg_module_find(eg_module *m, const char *path);
-/** Puts `child` (taken over) in the place of the child of that name, in every slot of m that holds the same module; NULL empties
- *  the slot: check what a constructor gave before. EINVAL for a child that contains m. */
+/** Puts `child` (taken over, also on failure) in the place of the child of that name, in every slot of m that holds the
+ *  same module; NULL empties the slot: check what a constructor gave before. ENOENT, EINVAL for a child that contains
+ *  m. */
 EG_API eg_status eg_module_set_child(eg_module *m, const char *name, eg_module *child);
+/** Removes the slot of that name with what it holds. ENOENT. */
 EG_API eg_status eg_module_remove_child(eg_module *m, const char *name);
-/** Tensor of a parameter or buffer by dotted path. Lent. */
+/** Tensor of a parameter or buffer by dotted path; eg_none for an absent one. NULL and ENOENT when there is none.
+ *  Lent. */
 EG_API eg_tensor *eg_module_tensor(eg_module *m, const char *path);
 
 /* ---- running ---- */
 
-/** Runs the module: eg_call(m, x) or eg_call(m, x, y). A scope: see autograd.h. Hooks run around forward. NULL on failure.
- *  C does not say which argument of a function is computed first: where the order of calls matters (random numbers,
- *  traces), give each a statement of its own. */
+/** Runs the module: eg_call(m, x) or eg_call(m, x, y). A scope: see autograd.h. Hooks run around forward. NULL on
+ *  failure: that of forward, or EINVAL for another number of inputs than the class takes, and naming the module when
+ *  its forward left a tape open (which is closed). C does not say which argument of a function is computed first:
+ *  where the order of calls matters (random numbers, traces), give each a statement of its own. */
 #define eg_call(m, ...)                                                                                                \
-    eg_module_call((m), (eg_tensor *const[]){__VA_ARGS__}, sizeof((eg_tensor *const[]){__VA_ARGS__}) / sizeof(eg_tensor *))
+    eg_module_call((m), (eg_tensor *const[]){__VA_ARGS__},                                                             \
+                   sizeof((eg_tensor *const[]){__VA_ARGS__}) / sizeof(eg_tensor *))
+/** The same from an array. */
 EG_API eg_tensor *eg_module_call(eg_module *m, eg_tensor *const *in, size_t n_in);
 
 /** Training or evaluation mode, for m and all below it. */
 EG_API void eg_module_train(eg_module *m, bool training);
+/** Whether the parameters of m and all below it take part in differentiation (freezing a model: false). */
 EG_API void eg_module_set_requires_grad(eg_module *m, bool requires_grad);
+/** Drops the gradients of all parameters. */
 EG_API void eg_module_zero_grad(eg_module *m);
 
-/** A pre-hook sees the inputs (and may return a replacement of in[0], else NULL = unchanged); a hook sees the output and may return a
- *  replacement. A hook that fails sets *failed. */
+/** A pre-hook sees the inputs (and may return a replacement of in[0], else NULL = unchanged); a hook sees the output
+ *  and may return a replacement. A hook that fails sets *failed. */
 typedef eg_tensor *(*eg_hook_fn)(void *payload, eg_module *m, eg_tensor *t, bool *failed);
+/** Adds a pre-hook; *id (may be NULL) is for eg_module_remove_hook(). Hooks run in the order of adding. */
 EG_API eg_status eg_module_add_pre_hook(eg_module *m, eg_hook_fn fn, void *payload, uint64_t *id);
+/** Adds a hook, likewise. */
 EG_API eg_status eg_module_add_hook(eg_module *m, eg_hook_fn fn, void *payload, uint64_t *id);
+/** Removes either kind. ENOENT. */
 EG_API eg_status eg_module_remove_hook(eg_module *m, uint64_t id);
 
 /* ---- walking ---- */
 
-/** Called for each module, parents first, each once (under its first path); path "" is the root. Stops at the first failure. */
+/** Called for each module, parents first, each once (under its first path); path "" is the root. Stops at the first
+ *  failure. */
 typedef eg_status (*eg_visit_fn)(void *payload, const char *path, eg_module *m);
+/** Visits m and all below it. Returns the failure of `visit` that ended the walk. */
 EG_API eg_status eg_module_walk(eg_module *m, eg_visit_fn visit, void *payload);
-/** Called for each parameter and buffer in the order of the state dict. A tensor shared by several slots comes once for each. */
+/** Called for each parameter and buffer in the order of the state dict. A tensor shared by several slots comes once for
+ *  each. */
 typedef eg_status (*eg_visit_tensor_fn)(void *payload, const char *path, eg_slot_kind kind, eg_tensor *t);
+/** Visits the tensors of m and all below it. */
 EG_API eg_status eg_module_walk_tensors(eg_module *m, eg_visit_tensor_fn visit, void *payload);
 /** Number of parameters (elements), shared ones once. -1 on failure (NULL, ENOMEM). */
 EG_API int64_t eg_module_n_parameters(eg_module *m);
@@ -209,11 +254,17 @@ EG_API eg_module *eg_module_clone(eg_module *m);
 
 /** Named tensors in order: a state dict. Tensors are kept. */
 typedef struct eg_state eg_state;
+/** An empty one. */
 EG_API eg_state *eg_state_new(void);
+/** Frees it and lets go of its tensors. */
 EG_API void eg_state_free(eg_state *state);
+/** Adds a tensor, or replaces the one of that name. EINVAL for eg_none and tuples. */
 EG_API eg_status eg_state_put(eg_state *state, const char *name, eg_tensor *t);
-EG_API eg_tensor *eg_state_get(const eg_state *state, const char *name); /* NULL without failure when absent. Lent */
+/** NULL without failure when absent. Lent. */
+EG_API eg_tensor *eg_state_get(const eg_state *state, const char *name);
+/** Number of tensors. */
 EG_API size_t eg_state_size(const eg_state *state);
+/** Tensor i in the order of putting, and its name (may be NULL). NULL and EINVAL when out of range. Both lent. */
 EG_API eg_tensor *eg_state_at(const eg_state *state, size_t i, const char **name);
 /** Parameters and buffers under PyTorch's names, not copied; `prefix` (may be NULL) is put before each. */
 EG_API eg_status eg_module_state(eg_module *m, const char *prefix, eg_state *state);
@@ -223,25 +274,33 @@ EG_API eg_status eg_module_load_state(eg_module *m, const char *prefix, const eg
 
 /** The module tree as PyTorch prints it, for eg_free(). */
 EG_API char *eg_module_text(eg_module *m);
+/** Writes it to a file, with a newline. EIO. */
 EG_API eg_status eg_module_print(eg_module *m, FILE *out);
 
 /* ---- the trace: shapes, costs and graph of a model, from its shapes alone ---- */
 
+/** The operations of one run, in order. */
 typedef struct eg_trace eg_trace;
+/** One of them. */
 typedef struct eg_trace_op {
-    const char *op;   /* "conv2d" */
-    const char *path; /* of the module that ran it */
+    const char *op;   /**< "conv2d" */
+    const char *path; /**< of the module that ran it */
     uint64_t macs;
-    const uint64_t *inputs; /* numbers of the tensors: the model's inputs are 1, 2, ..; parameters have numbers as well; 0 = absent */
+    const uint64_t *inputs; /**< numbers of the tensors: 1, 2, .. for the model's inputs, then others; 0 = absent */
     size_t n_inputs;
-    uint64_t output; /* of the first output; others follow it */
+    uint64_t output; /**< of the first output; others follow it */
     eg_shape output_shape;
 } eg_trace_op;
-/** Runs the model in evaluation mode on shape-only tensors. The model's mode and statistics are left as they were. */
+/** Runs the model in evaluation mode on shape-only tensors. The model's mode and statistics are left as they were. NULL
+ *  on failure: the model's, or EINVAL while another trace runs. Independent of the model once made. */
 EG_API eg_trace *eg_trace_new(eg_module *m, const eg_shape *inputs, size_t n_inputs);
+/** Frees it. */
 EG_API void eg_trace_free(eg_trace *trace);
+/** Number of operations. */
 EG_API size_t eg_trace_size(const eg_trace *trace);
+/** Operation i. NULL and EINVAL when out of range. Lent. */
 EG_API const eg_trace_op *eg_trace_at(const eg_trace *trace, size_t i);
+/** Multiply-accumulates of all operations together. */
 EG_API uint64_t eg_trace_macs(const eg_trace *trace);
 /** Parameters (elements) that the run used: of a supernet with a decision, those of the chosen path. */
 EG_API int64_t eg_trace_params(const eg_trace *trace);
@@ -252,18 +311,25 @@ EG_API char *eg_trace_text(const eg_trace *trace);
 
 /* ---------------------------------------------------------------------------------------------- initializers */
 
-/** In place, from the context's stream; the equals of torch.nn.init. fan_in of a weight (out, in, ..) = in * kernel. */
+/* In place, from the context's stream; the equals of torch.nn.init. fan_in of a weight (out, in, ..) = in * kernel.
+ * EINVAL for what has no numbers and for parameters that are no numbers; EDTYPE for integers; EINVAL for the fan of
+ * what has fewer than two dimensions. */
+/** Uniform in [low, high). */
 EG_API eg_status eg_init_uniform(eg_tensor *t, double low, double high);
+/** Normal. */
 EG_API eg_status eg_init_normal(eg_tensor *t, double mean, double std);
+/** All `value`. */
 EG_API eg_status eg_init_constant(eg_tensor *t, double value);
 /** He et al. 2015; a: negative slope. PyTorch's default for conv and linear weights is a = sqrt(5). */
 EG_API eg_status eg_init_kaiming_uniform(eg_tensor *t, double a);
+/** The same with normal numbers. */
 EG_API eg_status eg_init_kaiming_normal(eg_tensor *t, double a);
 
 /* ---------------------------------------------------------------------------------------------- layers
  * As in torch.nn: required arguments by position, the others by name: eg_conv2d(ctx, 1, 16, 3, .padding = 1).
  * Shapes are those of the operation of the same name in ops.h. */
 
+/** eg_conv2d(ctx, 3, 16, 3, .stride = 2, .padding = 1): see eg_f_conv2d(). */
 typedef struct eg_conv2d {
     eg_module base;
     int64_t in_channels, out_channels;
@@ -275,6 +341,7 @@ typedef struct eg_conv2d {
 EG_API extern const eg_class eg_conv2d_class;
 #define eg_conv2d(...) eg_new(eg_conv2d, __VA_ARGS__)
 
+/** eg_linear(ctx, 64, 10): see eg_f_linear(). */
 typedef struct eg_linear {
     eg_module base;
     int64_t in_features, out_features;
@@ -284,14 +351,18 @@ typedef struct eg_linear {
 EG_API extern const eg_class eg_linear_class;
 #define eg_linear(...) eg_new(eg_linear, __VA_ARGS__)
 
+/** eg_batch_norm2d(ctx, 16): see eg_f_batch_norm(). */
 typedef struct eg_batch_norm2d {
     eg_module base;
     int64_t num_features;
-    double eps;          /* 0 = 1e-5 */
-    eg_opt_f64 momentum; /* default 0.1 */
+    double eps;          /**< 0 = 1e-5 */
+    eg_opt_f64 momentum; /**< default 0.1 */
     bool no_affine;
-    bool relu; /* fused: max(0, .) after it */
-    eg_tensor *weight, *bias, *running_mean, *running_var, *num_batches_tracked;
+    bool relu;                   /**< fused: max(0, .) after it */
+    bool cumulative;             /**< running statistics are the plain mean over all batches: PyTorch's momentum=None */
+    bool no_track_running_stats; /**< the batch's statistics in evaluation too */
+    eg_tensor *weight, *bias;    /**< eg_none with no_affine */
+    eg_tensor *running_mean, *running_var, *num_batches_tracked; /**< eg_none with no_track_running_stats */
 } eg_batch_norm2d;
 EG_API extern const eg_class eg_batch_norm2d_class;
 #define eg_batch_norm2d(...) eg_new(eg_batch_norm2d, __VA_ARGS__)
@@ -307,6 +378,7 @@ EG_API extern const eg_class eg_max_pool2d_class, eg_avg_pool2d_class;
 #define eg_max_pool2d(...) eg_new(eg_max_pool2d, __VA_ARGS__)
 #define eg_avg_pool2d(...) eg_new(eg_avg_pool2d, __VA_ARGS__)
 
+/** eg_adaptive_avg_pool2d(ctx, EG_HW(2, 3)): see eg_f_adaptive_avg_pool2d(). */
 typedef struct eg_adaptive_avg_pool2d {
     eg_module base;
     eg_hw output_size;
@@ -325,9 +397,10 @@ EG_API extern const eg_class eg_global_avg_pool2d_class;
 typedef struct eg_activation {
     eg_module base;
 } eg_activation;
-typedef eg_activation eg_relu, eg_relu6, eg_sigmoid, eg_tanh, eg_gelu, eg_silu, eg_hardswish, eg_hardsigmoid, eg_identity;
-EG_API extern const eg_class eg_relu_class, eg_relu6_class, eg_sigmoid_class, eg_tanh_class, eg_gelu_class, eg_silu_class, eg_hardswish_class,
-    eg_hardsigmoid_class, eg_identity_class;
+typedef eg_activation eg_relu, eg_relu6, eg_sigmoid, eg_tanh, eg_gelu, eg_silu, eg_hardswish, eg_hardsigmoid,
+    eg_identity;
+EG_API extern const eg_class eg_relu_class, eg_relu6_class, eg_sigmoid_class, eg_tanh_class, eg_gelu_class,
+    eg_silu_class, eg_hardswish_class, eg_hardsigmoid_class, eg_identity_class;
 #define eg_relu(...) eg_new(eg_relu, __VA_ARGS__)
 #define eg_relu6(...) eg_new(eg_relu6, __VA_ARGS__)
 #define eg_sigmoid(...) eg_new(eg_sigmoid, __VA_ARGS__)
@@ -338,16 +411,18 @@ EG_API extern const eg_class eg_relu_class, eg_relu6_class, eg_sigmoid_class, eg
 #define eg_hardsigmoid(...) eg_new(eg_hardsigmoid, __VA_ARGS__)
 #define eg_identity(...) eg_new(eg_identity, __VA_ARGS__)
 
+/** eg_leaky_relu(ctx, .negative_slope = EG_F64(0.1)). */
 typedef struct eg_leaky_relu {
     eg_module base;
-    eg_opt_f64 negative_slope; /* default 0.01 */
+    eg_opt_f64 negative_slope; /**< default 0.01 */
 } eg_leaky_relu;
 EG_API extern const eg_class eg_leaky_relu_class;
 #define eg_leaky_relu(...) eg_new(eg_leaky_relu, __VA_ARGS__)
 
+/** eg_softmax(ctx, 1), eg_log_softmax(ctx, -1). */
 typedef struct eg_softmax {
     eg_module base;
-    int64_t dim;
+    int64_t dim; /**< negative counts from the end */
 } eg_softmax;
 typedef eg_softmax eg_log_softmax;
 EG_API extern const eg_class eg_softmax_class, eg_log_softmax_class;
@@ -364,31 +439,36 @@ EG_API extern const eg_class eg_dropout_class, eg_drop_path_class;
 #define eg_dropout(...) eg_new(eg_dropout, __VA_ARGS__)
 #define eg_drop_path(...) eg_new(eg_drop_path, __VA_ARGS__)
 
-/** Joins dimensions start_dim (default 1) to end_dim (default the last). */
+/** Joins dimensions start_dim (default 1) to end_dim (default the last). Since 0 stands for the default, dimension 0 is
+ *  named from the end: eg_flatten(ctx, -4) joins all of a 4-d tensor. */
 typedef struct eg_flatten {
     eg_module base;
-    int64_t start_dim, end_dim; /* 0 = 1 and -1 */
+    int64_t start_dim, end_dim; /**< 0 = 1 and -1 */
 } eg_flatten;
 EG_API extern const eg_class eg_flatten_class;
 #define eg_flatten(...) eg_new(eg_flatten, __VA_ARGS__)
 
 /* ---- containers ---- */
 
+/** A child and its name, for EG_NAMED(). */
 typedef struct eg_named_module {
     const char *name;
     eg_module *module;
 } eg_named_module;
 
-/** Lists of modules for the containers: EG_MODULES(a, b) names them "0", "1", ..; EG_NAMED({"conv", a}, {"norm", b}). */
+/** Lists of modules for the containers: EG_MODULES(a, b) names them "0", "1", ..;
+ *  EG_NAMED({"conv", a}, {"norm", b}). */
 #define EG_MODULES(...)                                                                                                \
-    .modules = (eg_module *const[]){__VA_ARGS__}, .n_modules = sizeof((eg_module *const[]){__VA_ARGS__}) / sizeof(eg_module *)
+    .modules = (eg_module *const[]){__VA_ARGS__},                                                                      \
+    .n_modules = sizeof((eg_module *const[]){__VA_ARGS__}) / sizeof(eg_module *)
 #define EG_NAMED(...)                                                                                                  \
-    .named = (const eg_named_module[]){__VA_ARGS__}, .n_named = sizeof((const eg_named_module[]){__VA_ARGS__}) / sizeof(eg_named_module)
+    .named = (const eg_named_module[]){__VA_ARGS__},                                                                   \
+    .n_named = sizeof((const eg_named_module[]){__VA_ARGS__}) / sizeof(eg_named_module)
 
 /** One after the other: eg_sequential(ctx, EG_MODULES(..)). For loops: eg_sequential(ctx) and eg_append(). */
 typedef struct eg_sequential {
     eg_module base;
-    eg_module *const *modules; /* the lists are read while it is built and NULL after */
+    eg_module *const *modules; /**< the lists are read while it is built and NULL after */
     size_t n_modules;
     const eg_named_module *named;
     size_t n_named;

@@ -1,11 +1,12 @@
-/*
+/** @file
  * engraft/ops.h - operations on tensors.
  *
  * Names follow PyTorch: torch.add is eg_add, torch.nn.functional.conv2d is eg_f_conv2d. Each returns a tensor of the
- * current tape or scope, or NULL with the failure recorded; NULL in gives NULL out and keeps the first message, so that
- * a forward pass is straight-line C with one check at its end. Optional arguments are named and come last:
- * eg_f_conv2d(x, weight, eg_none, .stride = 2). Shapes that do not fit are ESHAPE (sizes of 0 never fit), types EDTYPE,
- * ranges EINVAL. Operations compute in float32, or in float64 when all inputs are; views and eg_concat take any type.
+ * current tape or scope, or NULL with the failure recorded; NULL in gives NULL out and keeps the first message, so
+ * that a forward pass is straight-line C with one check at its end. Optional arguments are named and come last:
+ * eg_f_conv2d(x, weight, eg_none, .stride = 2). Shapes that do not fit are ESHAPE (sizes of 0 never fit), types
+ * EDTYPE, ranges EINVAL; a message begins with the operation and the path of the module that ran it. Operations
+ * compute in float32, or in float64 when all inputs are; views and eg_concat take any type.
  */
 #ifndef ENGRAFT_OPS_H
 #define ENGRAFT_OPS_H
@@ -20,8 +21,11 @@ extern "C" {
 
 /** a + b; where one is eg_none the other (both: eg_none). */
 EG_API eg_tensor *eg_add(eg_tensor *a, eg_tensor *b);
+/** a - b. */
 EG_API eg_tensor *eg_sub(eg_tensor *a, eg_tensor *b);
+/** a * b, element by element. */
 EG_API eg_tensor *eg_mul(eg_tensor *a, eg_tensor *b);
+/** a / b. */
 EG_API eg_tensor *eg_div(eg_tensor *a, eg_tensor *b);
 /** a * factor + offset, for plain numbers. */
 EG_API eg_tensor *eg_affine(eg_tensor *a, double factor, double offset);
@@ -37,7 +41,8 @@ EG_API eg_tensor *eg_matmul(eg_tensor *a, eg_tensor *b);
 
 /** Joins n tensors along `dim` (negative counts from the end); eg_none among them is left out (all: eg_none). */
 EG_API eg_tensor *eg_concat(eg_tensor *const *x, size_t n, int dim);
-/** Pieces of `size` along `dim` (the last may be smaller), as a tuple of views. */
+/** Pieces of `size` (1 or more) along `dim` (the last may be smaller), as a tuple of views. EINVAL for more than 1024
+ *  pieces. */
 EG_API eg_tensor *eg_split(eg_tensor *x, int64_t size, int dim);
 /** x[start:stop:step] along `dim`, a view. Negative start and stop count from the end; stop INT64_MAX = to the end;
  *  step at least 1. EINVAL for a start or stop outside the dimension and for an empty range. */
@@ -48,106 +53,138 @@ EG_API eg_tensor *eg_reshape(eg_tensor *x, eg_shape shape);
 EG_API eg_tensor *eg_permute(eg_tensor *x, eg_shape order);
 /** Joins dimensions start .. end (negative counts from the end; 1, -1 as in nn.Flatten). */
 EG_API eg_tensor *eg_f_flatten(eg_tensor *x, int start, int end);
-/** Constant padding: pads.dims = {before, after} pairs from the last dimension backwards, as in F.pad. Negative crops. */
+/** Constant padding: pads.dims = {before, after} pairs from the last dimension backwards, as in F.pad. Negative
+ *  crops. */
 EG_API eg_tensor *eg_f_pad(eg_tensor *x, eg_shape pads, double value);
 
 /* ---- reductions ---- */
 
+/** Arguments of eg_sum(), eg_mean() and eg_max(). */
 typedef struct eg_reduce_args {
     eg_tensor *x;
-    eg_shape dims; /* which dimensions, negative from the end; none given = all */
+    eg_shape dims; /**< which dimensions, negative from the end; none given = all */
     bool keepdim;
 } eg_reduce_args;
-/** eg_sum(x, .dims = EG_SHAPE(2, 3), .keepdim = true). eg_max's gradient goes to the first of equal maxima. */
+/** eg_sum(x, .dims = EG_SHAPE(2, 3), .keepdim = true). EINVAL for a dimension named twice or out of range. */
 #define eg_sum(...) eg_sum_with(&(eg_reduce_args){.x = __VA_ARGS__})
+/** The mean over dimensions. */
 #define eg_mean(...) eg_mean_with(&(eg_reduce_args){.x = __VA_ARGS__})
+/** The largest over dimensions. The gradient goes to the first of equal maxima. */
 #define eg_max(...) eg_max_with(&(eg_reduce_args){.x = __VA_ARGS__})
+/** What the macros above call, from a struct. */
 EG_API eg_tensor *eg_sum_with(const eg_reduce_args *args);
+/** See eg_sum_with(). */
 EG_API eg_tensor *eg_mean_with(const eg_reduce_args *args);
+/** See eg_sum_with(). */
 EG_API eg_tensor *eg_max_with(const eg_reduce_args *args);
 
 /* ---- layers' functions ---- */
 
+/** Arguments of eg_f_conv2d(). */
 typedef struct eg_conv2d_args {
-    eg_tensor *x;      /* (N, in_channels, H, W) */
-    eg_tensor *weight; /* (out_channels, in_channels / groups, kh, kw), row-major */
-    eg_tensor *bias;   /* (out_channels) or eg_none */
-    eg_hw stride;      /* 0 = 1 */
-    eg_hw padding;     /* zeros on both sides */
-    eg_hw dilation;    /* 0 = 1 */
-    int64_t groups;    /* 0 = 1; in_channels = depthwise */
+    eg_tensor *x;      /**< (N, in_channels, H, W) */
+    eg_tensor *weight; /**< (out_channels, in_channels / groups, kh, kw), row-major */
+    eg_tensor *bias;   /**< (out_channels) or eg_none */
+    eg_hw stride;      /**< 0 = 1 */
+    eg_hw padding;     /**< zeros on both sides */
+    eg_hw dilation;    /**< 0 = 1 */
+    int64_t groups;    /**< 0 = 1; in_channels = depthwise */
 } eg_conv2d_args;
+/** Convolution (cross-correlation, as everywhere in this field): eg_f_conv2d(x, weight, bias, .stride = 2). */
 #define eg_f_conv2d(...) eg_f_conv2d_with(&(eg_conv2d_args){.x = __VA_ARGS__})
+/** The same from a struct. */
 EG_API eg_tensor *eg_f_conv2d_with(const eg_conv2d_args *args);
 
 /** x (.., in) with weight (out, in) and bias (out) or eg_none -> (.., out). */
 EG_API eg_tensor *eg_f_linear(eg_tensor *x, eg_tensor *weight, eg_tensor *bias);
 
+/** Arguments of eg_f_batch_norm(). */
 typedef struct eg_batch_norm_args {
-    eg_tensor *x;            /* (N, C, H, W) or (N, C) */
-    eg_tensor *running_mean; /* (C) or eg_none; updated in training */
-    eg_tensor *running_var;  /* (C), unbiased as in PyTorch */
-    eg_tensor *weight;       /* (C) or eg_none */
-    eg_tensor *bias;         /* (C) or eg_none */
-    bool training;           /* batch statistics; else the running ones */
-    double momentum;         /* weight of the new statistics */
+    eg_tensor *x;            /**< (N, C, H, W) or (N, C) */
+    eg_tensor *running_mean; /**< (C) or eg_none; updated in training */
+    eg_tensor *running_var;  /**< (C), unbiased as in PyTorch */
+    eg_tensor *weight;       /**< (C) or eg_none */
+    eg_tensor *bias;         /**< (C) or eg_none */
+    bool training;           /**< batch statistics; else the running ones */
+    double momentum;         /**< weight of the new statistics */
     double eps;
-    bool relu;               /* fused max(0, .) */
+    bool relu; /**< fused max(0, .) */
 } eg_batch_norm_args;
-/** EINVAL in training with one value per channel, and outside of it without running statistics. */
+/** Batch normalization (Ioffe and Szegedy 2015). EINVAL in training with one value per channel, and outside of it
+ *  without running statistics. */
 #define eg_f_batch_norm(...) eg_f_batch_norm_with(&(eg_batch_norm_args){.x = __VA_ARGS__})
+/** The same from a struct. */
 EG_API eg_tensor *eg_f_batch_norm_with(const eg_batch_norm_args *args);
 
+/** Arguments of eg_f_max_pool2d() and eg_f_avg_pool2d(). */
 typedef struct eg_pool2d_args {
-    eg_tensor *x; /* (N, C, H, W) */
+    eg_tensor *x; /**< (N, C, H, W) */
     eg_hw kernel_size;
-    eg_hw stride;  /* 0 = kernel_size */
-    eg_hw padding; /* at most half of the kernel */
-    eg_hw dilation;   /* max pooling only; 0 = 1 */
+    eg_hw stride;   /**< 0 = kernel_size */
+    eg_hw padding;  /**< at most half of the kernel */
+    eg_hw dilation; /**< max pooling only; 0 = 1 */
     bool ceil_mode;
-    bool exclude_pad; /* average pooling: count_include_pad=False */
+    bool exclude_pad; /**< average pooling: count_include_pad=False */
 } eg_pool2d_args;
+/** The largest of each window: eg_f_max_pool2d(x, .kernel_size = 3, .stride = 2, .padding = 1). */
 #define eg_f_max_pool2d(...) eg_f_max_pool2d_with(&(eg_pool2d_args){.x = __VA_ARGS__})
+/** The mean of each window. */
 #define eg_f_avg_pool2d(...) eg_f_avg_pool2d_with(&(eg_pool2d_args){.x = __VA_ARGS__})
+/** The same from a struct. */
 EG_API eg_tensor *eg_f_max_pool2d_with(const eg_pool2d_args *args);
+/** The same from a struct. */
 EG_API eg_tensor *eg_f_avg_pool2d_with(const eg_pool2d_args *args);
 /** Average pooling to an output of the given size, as in PyTorch; 1 = global. */
 EG_API eg_tensor *eg_f_adaptive_avg_pool2d(eg_tensor *x, eg_hw output_size);
 
+/** max(0, x). */
 EG_API eg_tensor *eg_f_relu(eg_tensor *x);
+/** min(max(0, x), 6). */
 EG_API eg_tensor *eg_f_relu6(eg_tensor *x);
+/** x, below 0 negative_slope * x. */
 EG_API eg_tensor *eg_f_leaky_relu(eg_tensor *x, double negative_slope);
+/** 1 / (1 + exp(-x)). */
 EG_API eg_tensor *eg_f_sigmoid(eg_tensor *x);
+/** The hyperbolic tangent. */
 EG_API eg_tensor *eg_f_tanh(eg_tensor *x);
 /** The exact form, x * Phi(x). */
 EG_API eg_tensor *eg_f_gelu(eg_tensor *x);
+/** x * sigmoid(x), also known as swish. */
 EG_API eg_tensor *eg_f_silu(eg_tensor *x);
+/** x * hardsigmoid(x). */
 EG_API eg_tensor *eg_f_hardswish(eg_tensor *x);
+/** relu6(x + 3) / 6. */
 EG_API eg_tensor *eg_f_hardsigmoid(eg_tensor *x);
+/** exp(x) over its sum along `dim` (negative counts from the end). */
 EG_API eg_tensor *eg_f_softmax(eg_tensor *x, int dim);
+/** Its logarithm. */
 EG_API eg_tensor *eg_f_log_softmax(eg_tensor *x, int dim);
-/** Each element is dropped with probability p in [0, 1], the rest divided by 1 - p. x itself unless training. Element i,
- *  in the default memory order, is decided by number i of eg_context_rng(). */
+/** Each element is dropped with probability p in [0, 1], the rest divided by 1 - p. x itself unless training. Element
+ *  i, in the default memory order, is decided by number i of eg_context_rng(). */
 EG_API eg_tensor *eg_f_dropout(eg_tensor *x, double p, bool training);
 /** The same for whole samples (dimension 0): stochastic depth, the drop path of DARTS. */
 EG_API eg_tensor *eg_f_drop_path(eg_tensor *x, double p, bool training);
 
 /* ---- losses and metrics ---- */
 
+/** What becomes of the losses of the samples. */
 typedef enum eg_reduction { EG_REDUCTION_MEAN, EG_REDUCTION_SUM, EG_REDUCTION_NONE } eg_reduction;
 
+/** Arguments of eg_f_cross_entropy(). */
 typedef struct eg_cross_entropy_args {
-    eg_tensor *logits;      /* (N, C) */
-    eg_tensor *target;      /* int64 (N), classes 0 .. C-1; or float (N, C) probabilities */
-    double label_smoothing; /* 0 .. 1 */
+    eg_tensor *logits;      /**< (N, C) */
+    eg_tensor *target;      /**< int64 (N), classes 0 .. C-1; or float (N, C) probabilities */
+    double label_smoothing; /**< 0 .. 1 */
     eg_reduction reduction;
 } eg_cross_entropy_args;
 /** Scalar (or (N) without reduction). EINVAL for a label out of range. */
 #define eg_f_cross_entropy(...) eg_f_cross_entropy_with(&(eg_cross_entropy_args){.logits = __VA_ARGS__})
+/** The same from a struct. */
 EG_API eg_tensor *eg_f_cross_entropy_with(const eg_cross_entropy_args *args);
 /** Mean of (a - b)^2 over all elements; equal shapes. */
 EG_API eg_tensor *eg_f_mse_loss(eg_tensor *a, eg_tensor *b);
-/** Share (0 to 1) of rows of logits (N, C) whose largest entry (the first, of equal ones) is the label (N). NaN on failure. */
+/** Share (0 to 1) of rows of logits (N, C) whose largest entry (the first, of equal ones) is the label (N). NaN on
+ *  failure. */
 EG_API double eg_accuracy(const eg_tensor *logits, const eg_tensor *labels);
 
 #ifdef __cplusplus

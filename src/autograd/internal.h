@@ -98,6 +98,10 @@ typedef struct eg__autograd {
 eg__autograd *eg__autograd_of(eg_context *ctx);
 /** The innermost tape when it records and no operation is under way that began after it was opened, else NULL. */
 eg_tape *eg__recording_tape(const eg__autograd *state);
+/** The id of the last tape opened, for eg__tapes_close_after(). */
+uint64_t eg__tape_last(const eg_context *ctx);
+/** Closes the tapes that were opened after that one and are open still. Returns whether there were any. */
+bool eg__tapes_close_after(eg_context *ctx, uint64_t last);
 /** The open tape of that id, NULL when there is none. */
 eg_tape *eg__find_tape(const eg__autograd *state, uint64_t id);
 

@@ -135,6 +135,21 @@ void eg_tape_end(eg_tape *tape)
     }
 }
 
+uint64_t eg__tape_last(const eg_context *ctx)
+{
+    const eg__autograd *state = eg__context_peek(ctx, EG__SLOT_AUTOGRAD);
+    return state ? state->last_tape_id : 0;
+}
+
+bool eg__tapes_close_after(eg_context *ctx, uint64_t last)
+{
+    eg__autograd *state = eg__context_peek(ctx, EG__SLOT_AUTOGRAD);
+    bool any = false;
+    for (; state && state->tape && state->tape->id > last; any = true) /* ids grow inwards */
+        close_innermost(state);
+    return any;
+}
+
 eg_tape *eg__recording_tape(const eg__autograd *state)
 {
     eg_tape *tape = state->tape;

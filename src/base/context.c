@@ -7,14 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* More than any machine that this is meant for; the OpenMP run-time ends the process when it cannot have as many as it
+ * is asked for, so a slip of the pen must not get there. */
+enum { MAX_THREADS = 1024 };
+
 /* Processors, or what the user set for OpenMP programs in general. */
 static int default_threads(void)
 {
     const char *setting = getenv("OMP_NUM_THREADS");
     long n = setting ? strtol(setting, NULL, 10) : 0;
-    if (n < 1 || n > 4096)
+    if (n < 1 || n > MAX_THREADS)
         n = omp_get_num_procs();
-    return n < 1 ? 1 : (int)n;
+    return (int)EG_MAX(1, EG_MIN(n, MAX_THREADS));
 }
 
 static const char *find_backend(const char *name)
@@ -34,8 +38,8 @@ eg_context *eg_context_new_with(const eg_context_options *options)
     eg_context_options own;
     if (eg__options_copy(&own, sizeof own, options) != EG_OK)
         return NULL;
-    if (own.threads < 0) {
-        eg_fail(EG_EINVAL, "threads is %d, expected 0 (all processors) or more", own.threads);
+    if (own.threads < 0 || own.threads > MAX_THREADS) {
+        eg_fail(EG_EINVAL, "threads is %d, expected 0 (all processors) to %d", own.threads, MAX_THREADS);
         return NULL;
     }
     const char *backend = find_backend(own.backend);
@@ -71,27 +75,34 @@ void eg_context_free(eg_context *ctx)
 
 int eg_context_threads(const eg_context *ctx)
 {
-    return ctx->threads;
+    return ctx ? ctx->threads : 0;
 }
 
 uint64_t eg_context_seed(const eg_context *ctx)
 {
-    return ctx->seed;
+    return ctx ? ctx->seed : 0;
 }
 
 void eg_context_cancel(eg_context *ctx)
 {
-    atomic_store(&ctx->canceled, true);
+    if (ctx)
+        atomic_store(&ctx->canceled, true);
+}
+
+void eg_context_resume(eg_context *ctx)
+{
+    if (ctx)
+        atomic_store(&ctx->canceled, false);
 }
 
 bool eg_context_canceled(const eg_context *ctx)
 {
-    return atomic_load(&ctx->canceled);
+    return ctx && atomic_load(&ctx->canceled);
 }
 
 void eg_log(eg_context *ctx, eg_log_level level, const char *format, ...)
 {
-    if (!ctx->log)
+    if (!ctx || !ctx->log)
         return;
     char text[1024];
     va_list args;
@@ -104,12 +115,13 @@ void eg_log(eg_context *ctx, eg_log_level level, const char *format, ...)
 
 eg_context_stats eg_context_get_stats(const eg_context *ctx)
 {
-    return ctx->stats;
+    return ctx ? ctx->stats : (eg_context_stats){0};
 }
 
 void eg_context_reset_peak(eg_context *ctx)
 {
-    ctx->stats.bytes_peak = ctx->stats.bytes_in_use;
+    if (ctx)
+        ctx->stats.bytes_peak = ctx->stats.bytes_in_use;
 }
 
 int eg_exit_status(eg_context *ctx)
@@ -124,7 +136,7 @@ int eg_exit_status(eg_context *ctx)
 
 eg_rng *eg_context_rng(eg_context *ctx)
 {
-    return &ctx->rng;
+    return ctx ? &ctx->rng : eg__null(__func__, "context");
 }
 
 void *eg__context_slot(eg_context *ctx, eg__slot slot, size_t size, void (*destroy)(eg_context *ctx, void *state))

@@ -11,14 +11,19 @@
 #include <time.h>
 #include <unistd.h>
 
-static eg_status fail_errno(const char *what, const char *path)
+eg_status eg__open_regular(const char *path, int *descriptor, uint64_t *size)
 {
-    int error = errno;
-    char text[128];
-    if (strerror_r(error, text, sizeof text) != 0)
-        snprintf(text, sizeof text, "error %d", error);
-    return eg_fail(error == ENOENT || error == ENOTDIR ? EG_ENOENT : error == ENOMEM ? EG_ENOMEM : EG_EIO,
-                   "cannot %s '%s': %s", what, path, text);
+    *descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*descriptor < 0)
+        return eg__fail_errno("open", path);
+    struct stat info;
+    if (fstat(*descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
+        close(*descriptor);
+        *descriptor = -1;
+        return eg_fail(EG_EIO, "'%s' is not a regular file", path);
+    }
+    *size = (uint64_t)info.st_size;
+    return EG_OK;
 }
 
 static eg_status read_all(FILE *file, const char *path, size_t max, eg__buf *buf)
@@ -30,7 +35,7 @@ static eg_status read_all(FILE *file, const char *path, size_t max, eg__buf *buf
         size_t got = fread(buf->data + buf->len, 1, chunk, file);
         buf->len += got;
         if (got < chunk && ferror(file))
-            return fail_errno("read", path);
+            return eg__fail_errno("read", path);
         EG_CHECK(max == 0 || buf->len <= max, EG_EFORMAT, "'%s' is larger than %zu bytes", path, max);
         if (got < chunk)
             return EG_OK;
@@ -42,7 +47,7 @@ eg_status eg__file_read(const char *path, size_t max, char **data, size_t *size)
 {
     FILE *file = fopen(path, "rb");
     if (!file)
-        return fail_errno("open", path);
+        return eg__fail_errno("open", path);
     eg__buf buf = {0};
     eg_status status = read_all(file, path, max, &buf);
     fclose(file);
@@ -92,7 +97,7 @@ eg_status eg__writer_open(eg__writer *writer, const char *path)
         writer->file = fdopen(descriptor, "wb");
     if (writer->file)
         return EG_OK;
-    eg_status status = fail_errno("create", path);
+    eg_status status = eg__fail_errno("create", path);
     if (descriptor >= 0)
         close(descriptor);
     eg__writer_abort(writer);
@@ -102,7 +107,7 @@ eg_status eg__writer_open(eg__writer *writer, const char *path)
 eg_status eg__writer_put(eg__writer *writer, const void *data, size_t size)
 {
     if (writer->status == EG_OK && size > 0 && fwrite(data, 1, size, writer->file) != size)
-        writer->status = fail_errno("write", writer->path);
+        writer->status = eg__fail_errno("write", writer->path);
     return writer->status;
 }
 
@@ -124,14 +129,14 @@ eg_status eg__writer_close(eg__writer *writer)
 {
     if (writer->status == EG_OK &&
         (fflush(writer->file) != 0 || (writer->temporary && fsync(fileno(writer->file)) != 0)))
-        writer->status = fail_errno("write", writer->path);
+        writer->status = eg__fail_errno("write", writer->path);
     FILE *file = writer->file;
     writer->file = NULL;
     if (fclose(file) != 0 && writer->status == EG_OK)
-        writer->status = fail_errno("write", writer->path);
+        writer->status = eg__fail_errno("write", writer->path);
     if (writer->status == EG_OK && writer->temporary) {
         if (rename(writer->temporary, writer->path) != 0) {
-            writer->status = fail_errno("replace", writer->path);
+            writer->status = eg__fail_errno("replace", writer->path);
         } else {
             free(writer->temporary);
             writer->temporary = NULL;
@@ -174,7 +179,7 @@ static eg_status make_one(const char *path)
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return EG_OK;
     errno = error;
-    return fail_errno("make directory", path);
+    return eg__fail_errno("make directory", path);
 }
 
 eg_status eg__make_directory(const char *path)

@@ -29,6 +29,11 @@ eg_status eg__fail_prefix(eg_status status, const char *format, ...) EG_PRINTF(2
 /** For NULL arguments of functions that return pointers: keeps a failure already pending, else records
  *  "function: what is NULL". Always returns NULL. */
 void *eg__null(const char *where, const char *what);
+/** Fails by errno: "cannot open 'data.csv': Permission denied" for what = "open". ENOENT, ENOMEM, else EIO. */
+eg_status eg__fail_errno(const char *what, const char *path);
+/** The system's text for an error number, into `text`; safe in threads. Returns `text`. */
+#define EG__ERRNO_TEXT_SIZE 128
+const char *eg__errno_text(int error, char text[EG__ERRNO_TEXT_SIZE]);
 /** A failure that is about to be handled inside the library must not become the thread's first one. */
 typedef struct eg__error_mark {
     eg_status last, first;
@@ -95,6 +100,9 @@ bool eg__is_utf8(const char *text);
 
 /* ---- files ---- */
 
+/** Opens a regular file for reading; *size receives its length. ENOENT, EIO (also what is no regular file: a pipe would
+ *  wait for its writer, a device has no length). */
+eg_status eg__open_regular(const char *path, int *descriptor, uint64_t *size);
 /** Reads a whole file of at most `max` bytes (0 = any size); *data is NUL-terminated, for eg_free. ENOENT, EIO, EFORMAT
  *  (too large), each naming the path. */
 eg_status eg__file_read(const char *path, size_t max, char **data, size_t *size);
@@ -142,7 +150,6 @@ typedef enum eg__slot {
     EG__SLOT_AUTOGRAD,
     EG__SLOT_DNNL,
     EG__SLOT_NN,
-    EG__SLOT_NAS,
     EG__SLOT_COUNT
 } eg__slot;
 /** The slot's zeroed memory of `size` bytes, made on first use; `destroy` is called on it by eg_context_free(), in

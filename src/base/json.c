@@ -4,6 +4,7 @@
 #include "base/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 json_t *eg__json_parse(const char *text, size_t size, const char *what)
 {
@@ -53,13 +54,10 @@ char *eg__json_text(const json_t *json)
 
 eg_status eg__json_write(const json_t *json, const char *path)
 {
-    eg__buf buf = {.data = eg__json_text(json)};
-    if (!buf.data)
+    char *text = eg__json_text(json);
+    if (!text)
         return eg_error_last()->code;
-    size_t size = 0;
-    while (buf.data[size])
-        size++;
-    eg_status status = eg__file_write(path, buf.data, size);
-    eg__buf_free(&buf);
+    eg_status status = eg__file_write(path, text, strlen(text));
+    free(text);
     return status;
 }

@@ -4,6 +4,7 @@
  */
 #include "base/internal.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum { TEXT_SIZE = sizeof(((eg__error_mark *)NULL)->text[0]), WHERE_SIZE = sizeof(((eg__error_mark *)NULL)->where[0]) };
@@ -110,6 +111,21 @@ eg_status eg__fail_prefix(eg_status status, const char *format, ...)
     if (errors.same)
         errors.first = *last;
     return status;
+}
+
+const char *eg__errno_text(int error, char text[EG__ERRNO_TEXT_SIZE])
+{
+    if (strerror_r(error, text, EG__ERRNO_TEXT_SIZE) != 0)
+        snprintf(text, EG__ERRNO_TEXT_SIZE, "error %d", error);
+    return text;
+}
+
+eg_status eg__fail_errno(const char *what, const char *path)
+{
+    int error = errno;
+    char text[EG__ERRNO_TEXT_SIZE];
+    eg_status status = error == ENOENT || error == ENOTDIR ? EG_ENOENT : error == ENOMEM ? EG_ENOMEM : EG_EIO;
+    return eg_fail(status, "cannot %s '%s': %s", what, path, eg__errno_text(error, text));
 }
 
 void *eg__null(const char *where, const char *what)

@@ -4,7 +4,6 @@
 #include "data/internal.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,8 +105,8 @@ static int compare_names(const void *a, const void *b)
 static eg_status find_names(const char *directory, const char *glob, names *list)
 {
     DIR *folder = opendir(directory);
-    EG_CHECK(folder, errno == ENOENT || errno == ENOTDIR ? EG_ENOENT : EG_EIO, "cannot open folder '%s': %s", directory,
-             strerror(errno));
+    if (!folder)
+        return eg__fail_errno("open folder", directory);
     char plain[64], packed[64];
     snprintf(plain, sizeof plain, "%s.bin", glob);
     snprintf(packed, sizeof packed, "%s.bin.gz", glob);

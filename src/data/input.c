@@ -3,37 +3,18 @@
  */
 #include "data/internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 /* Deflate cannot make more than this out of a byte. */
 #define MOST_EXPANSION 1032
 
-static eg_status open_file(const char *path, int *fd, uint64_t *size)
-{
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    EG_CHECK(*fd >= 0, errno == ENOENT || errno == ENOTDIR ? EG_ENOENT : EG_EIO, "cannot open '%s': %s", path,
-             strerror(errno));
-    struct stat info;
-    if (fstat(*fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        close(*fd);
-        return eg_fail(EG_EIO, "'%s' is not a regular file", path);
-    }
-    *size = (uint64_t)info.st_size;
-    return EG_OK;
-}
-
 eg_status eg__input_open(eg__input *input, const char *path)
 {
     *input = (eg__input){0};
     int fd = -1;
     uint64_t size = 0;
-    EG_TRY(open_file(path, &fd, &size));
+    EG_TRY(eg__open_regular(path, &fd, &size));
     input->limit = size > UINT64_MAX / MOST_EXPANSION ? UINT64_MAX : size * MOST_EXPANSION;
     input->path = eg__strdup(path);
     if (!input->path) {
@@ -76,7 +57,8 @@ eg_status eg__input_read(eg__input *input, void *out, size_t n, size_t *got)
             continue;
         int code = Z_OK;
         const char *text = gzerror(input->file, &code);
-        EG_CHECK(code != Z_ERRNO, EG_EIO, "cannot read '%s': %s", input->path, strerror(errno));
+        if (code == Z_ERRNO)
+            return eg__fail_errno("read", input->path);
         EG_CHECK(code != Z_MEM_ERROR, EG_ENOMEM, "cannot read '%s': out of memory", input->path);
         EG_CHECK(code == Z_OK || code == Z_STREAM_END, EG_EFORMAT, "'%s': compressed data is broken: %s", input->path,
                  text);

@@ -133,7 +133,8 @@ static eg_status start_threads(eg_loader *l, size_t n)
         l->n_threads += !failed;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    EG_CHECK(!failed, EG_ENOMEM, "loader: cannot start a thread: %s", strerror(failed));
+    char text[EG__ERRNO_TEXT_SIZE];
+    EG_CHECK(!failed, EG_ENOMEM, "loader: cannot start a thread: %s", eg__errno_text(failed, text));
     return EG_OK;
 }
 
@@ -197,10 +198,8 @@ static eg_status make_buffers(eg_loader *l, const eg_loader_options *o)
     return EG_OK;
 }
 
-eg_loader *eg_loader_new_with(const eg_loader_options *options)
+static eg_loader *make(const eg_loader_options *options)
 {
-    if (!options || !options->dataset)
-        return eg__null(__func__, options ? "data set" : "options");
     if (check_options(options) != EG_OK)
         return NULL;
     eg_loader *l = eg__calloc(1, sizeof *l);
@@ -225,6 +224,16 @@ eg_loader *eg_loader_new_with(const eg_loader_options *options)
         return NULL;
     }
     return l;
+}
+
+eg_loader *eg_loader_new_with(const eg_loader_options *options)
+{
+    if (!options)
+        return eg__null(__func__, "options");
+    eg_loader_options own;
+    if (eg__options_copy(&own, sizeof own, options) != EG_OK)
+        return NULL;
+    return own.dataset ? make(&own) : eg__null(__func__, "data set");
 }
 
 size_t eg_loader_size(const eg_loader *loader)

@@ -20,16 +20,21 @@ static const format formats[] = {
 
 eg_dataset *eg_dataset_open_with(const eg_dataset_options *options)
 {
-    if (!options || !options->ctx || !options->spec)
-        return eg__null(__func__, !options ? "options" : options->ctx ? "spec" : "context");
-    const char *spec = options->spec, *colon = strchr(spec, ':');
+    if (!options)
+        return eg__null(__func__, "options");
+    eg_dataset_options own;
+    if (eg__options_copy(&own, sizeof own, options) != EG_OK)
+        return NULL;
+    if (!own.ctx || !own.spec)
+        return eg__null(__func__, own.ctx ? "spec" : "context");
+    const char *spec = own.spec, *colon = strchr(spec, ':');
     size_t length = colon ? (size_t)(colon - spec) : strlen(spec);
     for (size_t i = 0; i < EG_COUNT(formats); i++) {
         const format *f = &formats[i];
         if (strlen(f->name) != length || strncmp(f->name, spec, length) != 0)
             continue;
         if (!f->path == !colon && (!colon || colon[1]))
-            return f->open(options, colon ? colon + 1 : "");
+            return f->open(&own, colon ? colon + 1 : "");
         eg_fail(EG_EINVAL, "data set '%s': expected '%s%s%s'", spec, f->name, f->path ? ":" : "",
                 f->path ? f->path : "");
         return NULL;

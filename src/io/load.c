@@ -4,11 +4,8 @@
  */
 #include "io/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct entry {
@@ -30,28 +27,21 @@ typedef struct file {
 
 static eg_status open_file(file *f, uint64_t *size)
 {
-    /* Without blocking, should the name be a pipe's. */
-    int descriptor = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    EG_CHECK(descriptor >= 0, errno == ENOENT || errno == ENOTDIR ? EG_ENOENT : EG_EIO, "cannot open '%s': %s", f->path,
-             strerror(errno));
-    struct stat info;
-    if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
-        close(descriptor);
-        return eg_fail(EG_EIO, "'%s' is not a regular file", f->path);
-    }
+    int descriptor = -1;
+    EG_TRY(eg__open_regular(f->path, &descriptor, size));
     f->stream = fdopen(descriptor, "rb");
     if (!f->stream) {
         close(descriptor);
         return eg_fail(EG_ENOMEM, "cannot open '%s': out of memory", f->path);
     }
-    *size = (uint64_t)info.st_size;
     return EG_OK;
 }
 
 static eg_status read_bytes(file *f, void *to, size_t n)
 {
     size_t got = fread(to, 1, n, f->stream);
-    EG_CHECK(got == n || !ferror(f->stream), EG_EIO, "cannot read '%s': %s", f->path, strerror(errno));
+    if (got != n && ferror(f->stream))
+        return eg__fail_errno("read", f->path);
     EG_CHECK(got == n, EG_EFORMAT, "'%s' became shorter while it was read", f->path);
     return EG_OK;
 }

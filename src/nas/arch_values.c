@@ -64,7 +64,8 @@ json_t *eg__decision_json(const eg_module *choice, const eg_decision *decision)
 {
     const char *key = eg_mutable_key(choice);
     if (decision->n != eg__choice_size(choice)) {
-        eg_fail(EG_EINVAL, "the decision for '%s' has %zu entries, expected %zu", key, decision->n, eg__choice_size(choice));
+        eg_fail(EG_EINVAL, "the decision for '%s' has %zu entries, expected %zu", key, decision->n,
+                eg__choice_size(choice));
         return NULL;
     }
     double *weights = eg__calloc(decision->n + 1, sizeof(*weights));
@@ -140,7 +141,8 @@ static eg_status find_candidate(const eg_module *choice, const json_t *value, si
     return EG_OK;
 }
 
-/* How to read a list: of n booleans or n reals (one that is not whole is enough) as a mask or weights; else a list of names and indices. */
+/* How to read a list: of n booleans or n reals (one that is not whole is enough) as a mask or weights; else a list of
+ * names and indices. */
 typedef enum list_form { FORM_MASK, FORM_WEIGHTS, FORM_CANDIDATES } list_form;
 
 static list_form form_of(const json_t *list, size_t n)
@@ -189,7 +191,8 @@ eg_status eg__decision_parse(const eg_module *choice, const json_t *value, eg_de
     if (status == EG_OK && form == FORM_CANDIDATES)
         status = read_candidates(choice, value, mask);
     if (status == EG_OK)
-        status = form == FORM_WEIGHTS ? eg_decisions_set_weights(out, key, weights, n) : eg_decisions_set_mask(out, key, mask, n);
+        status = form == FORM_WEIGHTS ? eg_decisions_set_weights(out, key, weights, n)
+                                      : eg_decisions_set_mask(out, key, mask, n);
     free(mask);
     free(weights);
     return status;
@@ -236,7 +239,8 @@ static eg_status fail_keys(const key_sets *sets)
 static eg_status check_keys(eg_module *const *mutables, size_t n, const eg_arch *arch, bool strict)
 {
     const json_t *object = eg__arch_json(arch);
-    key_sets sets = {.missing = eg__calloc(n + 1, sizeof(char *)), .unexpected = eg__calloc(eg_arch_size(arch) + 1, sizeof(char *))};
+    key_sets sets = {.missing = eg__calloc(n + 1, sizeof(char *)),
+                     .unexpected = eg__calloc(eg_arch_size(arch) + 1, sizeof(char *))};
     eg__map known = {0};
     eg_status status = sets.missing != NULL && sets.unexpected != NULL ? EG_OK : EG_ENOMEM;
     for (size_t i = 0; i < n && status == EG_OK; i++) {
@@ -262,12 +266,14 @@ static eg_status check_keys(eg_module *const *mutables, size_t n, const eg_arch 
     return status;
 }
 
-eg_status eg__decisions_from_arch(eg_module *const *mutables, size_t n, const eg_arch *arch, bool strict, eg_decisions *out)
+eg_status eg__decisions_from_arch(eg_module *const *mutables, size_t n, const eg_arch *arch, bool strict,
+                                  eg_decisions *out)
 {
     EG_TRY(check_keys(mutables, n, arch, strict));
     for (size_t i = 0; i < n; i++) {
         if (eg__is_choice(mutables[i]))
-            EG_TRY(eg__decision_parse(mutables[i], json_object_get(eg__arch_json(arch), eg_mutable_key(mutables[i])), out));
+            EG_TRY(eg__decision_parse(mutables[i], json_object_get(eg__arch_json(arch), eg_mutable_key(mutables[i])),
+                                      out));
     }
     return EG_OK;
 }

@@ -22,7 +22,8 @@ static const double ALPHA_DEVIATION = 1e-3;
 static eg_status make_choice(eg_mutator *self, eg_module *module, struct eg_darts_choice *choice)
 {
     choice->module = module;
-    eg_tensor *alpha = eg_affine(eg_randn(self->ctx, EG_SHAPE((int64_t)eg_layer_choice_size(module) + 1)), ALPHA_DEVIATION, 0);
+    eg_tensor *alpha =
+        eg_affine(eg_randn(self->ctx, EG_SHAPE((int64_t)eg_layer_choice_size(module) + 1)), ALPHA_DEVIATION, 0);
     choice->alpha = eg_tensor_keep(eg_tensor_copy(alpha));
     return choice->alpha != NULL ? eg_tensor_set_requires_grad(choice->alpha, true) : eg_error_last()->code;
 }
@@ -144,7 +145,8 @@ static eg_status decide_inputs(const eg_darts_mutator *darts, const eg_module *c
     size_t n = eg_input_choice_size(choice);
     for (size_t i = 0; i < n; i++) {
         if (find(darts, eg_input_choice_source(choice, i)) == NULL)
-            eg_log(choice->ctx, EG_LOG_WARNING, "input choice '%s': source '%s' is no layer choice, its strength counts as 0",
+            eg_log(choice->ctx, EG_LOG_WARNING,
+                   "input choice '%s': source '%s' is no layer choice, its strength counts as 0",
                    eg_mutable_key(choice), eg_input_choice_source(choice, i));
     }
     bool *mask = eg__calloc(n + 1, sizeof(*mask));
@@ -182,13 +184,62 @@ static eg_status sample_final(eg_mutator *self, eg_decisions *out)
     return EG_OK;
 }
 
+/* ---- in checkpoints ---- */
+
+static eg_status put_alphas(const eg_darts_mutator *darts, const char *prefix, const char *part, eg_state *state)
+{
+    for (size_t i = 0; i < darts->n_choices; i++) {
+        char *name = eg__format("%s%s%s", prefix, part, eg_mutable_key(darts->choices[i].module));
+        eg_status status = name != NULL ? eg_state_put(state, name, darts->choices[i].alpha) : EG_ENOMEM;
+        eg_free(name);
+        EG_TRY(status);
+    }
+    return EG_OK;
+}
+
+static eg_status save(eg_mutator *self, const char *prefix, eg_state *state)
+{
+    return put_alphas((const eg_darts_mutator *)self, prefix, "alpha.", state);
+}
+
+static eg_status load_alpha(const struct eg_darts_choice *choice, const char *name, const eg_tensor *saved, bool check)
+{
+    EG_CHECK(saved != NULL, EG_ENOENT, "the state lacks '%s'", name);
+    if (!check)
+        return eg_tensor_assign(choice->alpha, saved);
+    char have[EG_SHAPE_TEXT_SIZE], want[EG_SHAPE_TEXT_SIZE];
+    EG_CHECK(eg_shape_equal(saved->shape, choice->alpha->shape), EG_ESHAPE, "'%s' has shape %s, expected %s", name,
+             eg_shape_format(saved->shape, have, sizeof(have)),
+             eg_shape_format(choice->alpha->shape, want, sizeof(want)));
+    EG_CHECK(saved->storage != NULL && saved->dtype == choice->alpha->dtype, EG_EDTYPE, "'%s' is %s, expected %s", name,
+             eg_dtype_name(saved->dtype), eg_dtype_name(choice->alpha->dtype));
+    return EG_OK;
+}
+
+/* All is checked before anything changes. */
+static eg_status load(eg_mutator *self, const char *prefix, const eg_state *state)
+{
+    const eg_darts_mutator *darts = (const eg_darts_mutator *)self;
+    for (size_t i = 0; i < 2 * darts->n_choices; i++) {
+        const struct eg_darts_choice *choice = &darts->choices[i % darts->n_choices];
+        char *name = eg__format("%salpha.%s", prefix, eg_mutable_key(choice->module));
+        eg_status status =
+            name != NULL ? load_alpha(choice, name, eg_state_get(state, name), i < darts->n_choices) : EG_ENOMEM;
+        eg_free(name);
+        EG_TRY(status);
+    }
+    return EG_OK;
+}
+
 const eg_mutator_class eg_darts_mutator_class = {.struct_size = sizeof(eg_mutator_class),
                                                  .name = "DartsMutator",
                                                  .instance_size = sizeof(eg_darts_mutator),
                                                  .build = build,
                                                  .finalize = finalize,
                                                  .sample_search = sample_search,
-                                                 .sample_final = sample_final};
+                                                 .sample_final = sample_final,
+                                                 .save = save,
+                                                 .load = load};
 
 eg_mutator *eg_darts_mutator_new(eg_module *model)
 {
@@ -224,11 +275,6 @@ eg_status eg_darts_mutator_state(eg_mutator *mutator, const char *prefix, eg_sta
     eg_darts_mutator *darts = as_darts(mutator);
     if (darts == NULL)
         return eg_error_last()->code;
-    for (size_t i = 0; i < darts->n_choices; i++) {
-        char *name = eg__format("%s%s", prefix != NULL ? prefix : "", eg_mutable_key(darts->choices[i].module));
-        eg_status status = name != NULL ? eg_state_put(state, name, darts->choices[i].alpha) : EG_ENOMEM;
-        eg_free(name);
-        EG_TRY(status);
-    }
-    return EG_OK;
+    EG_CHECK(state != NULL, EG_EINVAL, "no state was given");
+    return put_alphas(darts, prefix != NULL ? prefix : "", "", state);
 }

@@ -150,7 +150,8 @@ eg_status eg__decision_read(const eg_decision *decision, double *out)
 /* ---- layer choices that nobody looks at ---- */
 
 /* Whether some input choice names `key` as a source, and whether one of them has chosen it. */
-static void find_uses(const eg_mutator *mutator, const eg_decisions *decisions, const char *key, bool *named, bool *chosen)
+static void find_uses(const eg_mutator *mutator, const eg_decisions *decisions, const char *key, bool *named,
+                      bool *chosen)
 {
     *named = *chosen = false;
     for (size_t m = 0; m < mutator->n_mutables; m++) {
@@ -172,7 +173,8 @@ void eg__decisions_drop_unused(const eg_mutator *mutator, eg_decisions *decision
         const char *key = decisions->map.entries[i].key;
         bool named, chosen;
         find_uses(mutator, decisions, key, &named, &chosen);
-        if (!named || chosen || decision->tensor != NULL || !eg_is_a(eg__mutator_find(mutator, key), &eg_layer_choice_class))
+        if (!named || chosen || decision->tensor != NULL ||
+            !eg_is_a(eg__mutator_find(mutator, key), &eg_layer_choice_class))
             continue;
         for (size_t k = 0; k < decision->n; k++)
             decision->weights[k] = 0;

@@ -12,8 +12,8 @@ static eg_status check_no_more(const eg_mutator *mutator, const eg_decisions *de
     for (size_t i = 0; i < eg__decisions_size(decisions); i++) {
         const char *key = eg__decisions_key(decisions, i);
         const eg_module *choice = eg__mutator_find(mutator, key);
-        EG_CHECK(choice != NULL && eg__is_choice(choice), EG_EINVAL, "there is a decision for '%s', which is no choice of the model",
-                 key);
+        EG_CHECK(choice != NULL && eg__is_choice(choice), EG_EINVAL,
+                 "there is a decision for '%s', which is no choice of the model", key);
     }
     return EG_OK;
 }
@@ -51,7 +51,7 @@ eg_arch *eg_mutator_export(eg_mutator *mutator)
         return eg__null(__func__, "mutator");
     eg_decisions *decisions = eg_decisions_new();
     eg_arch *arch = NULL;
-    if (decisions != NULL && EG__MUTATOR_FN(mutator, sample_final)(mutator, decisions) == EG_OK)
+    if (decisions != NULL && eg__mutator_sample(mutator, EG__MUTATOR_FN(mutator, sample_final), decisions) == EG_OK)
         arch = eg_mutator_export_decisions(mutator, decisions);
     eg_decisions_free(decisions);
     return arch;
@@ -169,7 +169,8 @@ static json_t *choice_json(const eg_module *choice)
     json_t *names = names_json(choice), *number = n_chosen >= 0 ? json_integer(n_chosen) : json_null();
     json_t *json = eg_is_a(choice, &eg_layer_choice_class)
                        ? json_pack("{s:s, s:O}", "_type", "layer_choice", "_value", names)
-                       : json_pack("{s:s, s:{s:O, s:O}}", "_type", "input_choice", "_value", "candidates", names, "n_chosen", number);
+                       : json_pack("{s:s, s:{s:O, s:O}}", "_type", "input_choice", "_value", "candidates", names,
+                                   "n_chosen", number);
     json_decref(names);
     json_decref(number);
     if (json == NULL)

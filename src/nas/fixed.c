@@ -18,8 +18,8 @@ typedef struct change {
 } change;
 
 typedef struct plan {
-    eg_mutator *mutator; /* of the model as it was */
-    bool replaces_root;  /* the caller takes another root */
+    eg_mutator *mutator;      /* of the model as it was */
+    bool replaces_root;       /* the caller takes another root */
     eg_decisions *all, *open; /* open: of the choices that stay */
     change *changes;
     size_t n, capacity;
@@ -111,7 +111,8 @@ static eg_status make_plan(plan *p, const eg_arch *arch, const eg_fixed_options 
     p->replaces_root = options->root != NULL;
     eg_module *root = replacement(p, mutator->model);
     if (root != NULL) {
-        EG_CHECK(root->extension == NULL, EG_EUNSUPPORTED, "the candidate that becomes the model carries something that its "
+        EG_CHECK(root->extension == NULL, EG_EUNSUPPORTED,
+                 "the candidate that becomes the model carries something that its "
                  "mutator would replace");
         p->binding = eg__binding_new(mutator, "");
         if (p->binding == NULL)

@@ -105,7 +105,8 @@ static eg_tensor *follow(eg_mutator *self, pass *p, eg_tensor **mask)
     size_t n = eg__choice_size(p->choice);
     p->decision = eg_decisions_get(self->current, key);
     if (p->decision == NULL) {
-        eg_fail(EG_EINVAL, "%s '%s': its %s has no decision for it (forgot eg_mutator_reset?)", p->what, key, self->cls->name);
+        eg_fail(EG_EINVAL, "%s '%s': its %s has no decision for it (forgot eg_mutator_reset?)", p->what, key,
+                self->cls->name);
         return NULL;
     }
     if (p->decision->n != n) {
@@ -123,12 +124,14 @@ static eg_tensor *follow(eg_mutator *self, pass *p, eg_tensor **mask)
     return *mask != NULL ? result : NULL;
 }
 
-static eg_tensor *follow_layer_choice(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in, eg_tensor **mask)
+static eg_tensor *follow_layer_choice(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in,
+                                      eg_tensor **mask)
 {
     return follow(self, &(pass){choice, "layer choice", ((eg_layer_choice *)choice)->reduction, NULL, in, n_in}, mask);
 }
 
-static eg_tensor *follow_input_choice(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in, eg_tensor **mask)
+static eg_tensor *follow_input_choice(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in,
+                                      eg_tensor **mask)
 {
     return follow(self, &(pass){choice, "input choice", ((eg_input_choice *)choice)->reduction, NULL, in, n_in}, mask);
 }
@@ -151,6 +154,18 @@ static eg_status sample_current(eg_mutator *self, eg_decisions *out)
     return eg__decisions_copy(out, self->current);
 }
 
+static eg_status save_nothing(eg_mutator *self, const char *prefix, eg_state *state)
+{
+    (void)self, (void)prefix, (void)state;
+    return EG_OK;
+}
+
+static eg_status load_nothing(eg_mutator *self, const char *prefix, const eg_state *state)
+{
+    (void)self, (void)prefix, (void)state;
+    return EG_OK;
+}
+
 static eg_status pass_scope(eg_mutator *self, eg_module *scope)
 {
     (void)self, (void)scope;
@@ -167,4 +182,6 @@ const eg_mutator_class eg_mutator_base_class = {.struct_size = sizeof(eg_mutator
                                                 .on_forward_layer_choice = follow_layer_choice,
                                                 .on_forward_input_choice = follow_input_choice,
                                                 .enter_mutable_scope = pass_scope,
-                                                .exit_mutable_scope = pass_scope};
+                                                .exit_mutable_scope = pass_scope,
+                                                .save = save_nothing,
+                                                .load = load_nothing};

@@ -54,8 +54,9 @@ static eg_status input_choice_build(eg_module *self)
              choice->n_candidates, n);
     if (given != NULL)
         choice->n_candidates = n;
-    EG_CHECK(choice->n_candidates <= MAX_CANDIDATES, EG_EINVAL, "input choice '%s': %" PRId64 " candidates, expected at most %d",
-             choice->key, choice->n_candidates, MAX_CANDIDATES);
+    EG_CHECK(choice->n_candidates <= MAX_CANDIDATES, EG_EINVAL,
+             "input choice '%s': %" PRId64 " candidates, expected at most %d", choice->key, choice->n_candidates,
+             MAX_CANDIDATES);
     double chosen = choice->n_chosen.value;
     EG_CHECK(chosen == floor(chosen) && chosen <= (double)choice->n_candidates, EG_EINVAL,
              "input choice '%s': n_chosen is %g, expected 0 to %" PRId64, choice->key, chosen, choice->n_candidates);
@@ -71,11 +72,13 @@ static eg_tensor *input_choice_forward(eg_module *self, eg_tensor *const *in, si
         return NULL;
     }
     if (n_in != (size_t)choice->n_candidates) {
-        eg_fail(EG_EINVAL, "input choice '%s' was given %zu inputs, expected %" PRId64, choice->key, n_in, choice->n_candidates);
+        eg_fail(EG_EINVAL, "input choice '%s' was given %zu inputs, expected %" PRId64, choice->key, n_in,
+                choice->n_candidates);
         return NULL;
     }
     eg_tensor *mask = NULL;
-    eg_tensor *out = EG__MUTATOR_FN(mutator, on_forward_input_choice)(mutator, self, in, n_in, choice->return_mask ? &mask : NULL);
+    eg_tensor *out =
+        EG__MUTATOR_FN(mutator, on_forward_input_choice)(mutator, self, in, n_in, choice->return_mask ? &mask : NULL);
     if (out == NULL || !choice->return_mask)
         return out;
     return eg_tuple(self->ctx, (eg_tensor *const[]){out, mask}, 2);
@@ -104,12 +107,13 @@ const eg_class eg_input_choice_class = {
     .copy = input_choice_copy,
     .finalize = input_choice_finalize,
     .n_inputs = EG_ANY_INPUTS,
-    .fields = EG_FIELDS(EG_INT(eg_input_choice, n_candidates, .min = 0, .max = -1, .help = "number of inputs"),
-                        EG_OPT_FLOAT(eg_input_choice, n_chosen, .min = -1, .max = -2, .def = -1,
-                                     .help = "recommended number of inputs, -1 = any"),
-                        EG_TEXT(eg_input_choice, key, .help = "what decisions call it"),
-                        EG_ENUM(eg_input_choice, reduction, .values = reductions, .help = "how several inputs become one"),
-                        EG_BOOL(eg_input_choice, return_mask, .help = "return the decision as well"))};
+    .fields =
+        EG_FIELDS(EG_INT(eg_input_choice, n_candidates, .min = 0, .max = -1, .help = "number of inputs"),
+                  EG_OPT_FLOAT(eg_input_choice, n_chosen, .min = -1, .max = -2, .def = -1,
+                               .help = "recommended number of inputs, -1 = any"),
+                  EG_TEXT(eg_input_choice, key, .help = "what decisions call it"),
+                  EG_ENUM(eg_input_choice, reduction, .values = reductions, .help = "how several inputs become one"),
+                  EG_BOOL(eg_input_choice, return_mask, .help = "return the decision as well"))};
 
 size_t eg_input_choice_size(const eg_module *choice)
 {
@@ -122,7 +126,8 @@ const char *eg_input_choice_source(const eg_module *choice, size_t i)
         return eg__null(__func__, "no input choice was given");
     size_t n = eg_input_choice_size(choice);
     if (i >= n) {
-        eg_fail(EG_EINVAL, "input choice '%s' has no candidate %zu, expected 0 to %zu", eg_mutable_key(choice), i, n - 1);
+        eg_fail(EG_EINVAL, "input choice '%s' has no candidate %zu, expected 0 to %zu", eg_mutable_key(choice), i,
+                n - 1);
         return NULL;
     }
     return ((const eg_input_choice *)choice)->choose_from[i];

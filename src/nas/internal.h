@@ -45,7 +45,7 @@ typedef struct eg__mutables {
     eg_mutable_node *tree; /* holds a reference to each module except the model itself */
     eg_module **unique;    /* pre-order, the first of each key */
     size_t n_unique;
-    eg__found *found;      /* every mutable, pre-order */
+    eg__found *found; /* every mutable, pre-order */
     size_t n_found, capacity;
 } eg__mutables;
 /** EINVAL: nested choices, one key for choices of different kinds or sizes, and where `check_sources` (a model in which
@@ -77,17 +77,22 @@ json_t *eg__decision_json(const eg_module *choice, const eg_decision *decision);
 /** Adds the decision that a JSON value of an architecture file means for a choice. */
 eg_status eg__decision_parse(const eg_module *choice, const json_t *value, eg_decisions *out);
 /** All decisions of an architecture for these mutables; `strict`: none may be left over. */
-eg_status eg__decisions_from_arch(eg_module *const *mutables, size_t n, const eg_arch *arch, bool strict, eg_decisions *out);
+eg_status eg__decisions_from_arch(eg_module *const *mutables, size_t n, const eg_arch *arch, bool strict,
+                                  eg_decisions *out);
 const json_t *eg__arch_json(const eg_arch *arch);
 /** Takes over `value`. */
 eg_status eg__arch_put(eg_arch *arch, const char *key, json_t *value);
 
 /* ---- mutators ---- */
 
-/** The function of a mutator's class or of the nearest super class that has it; NULL when none does. */
+/** The function of a mutator's class or of the nearest super class that has it. */
 #define EG__MUTATOR_FN(mutator, fn) (eg__mutator_class_with((mutator)->cls, offsetof(eg_mutator_class, fn))->fn)
 const eg_mutator_class *eg__mutator_class_with(const eg_mutator_class *cls, size_t offset);
 extern const eg_mutator_class eg__fixed_mutator_class;
+/** Runs a sampling function. What it computes is on the recording tape where there is one, and else gone afterwards:
+ * decisions keep what they need. */
+eg_status eg__mutator_sample(eg_mutator *mutator, eg_status (*sample)(eg_mutator *self, eg_decisions *out),
+                             eg_decisions *out);
 /** Makes the root own its mutator, which lets go of the model in turn. */
 void eg__mutator_give_to_model(eg_mutator *mutator);
 
@@ -102,19 +107,17 @@ eg_status eg__sample_uniform(const eg_mutator *mutator, eg_rng *rng, eg_decision
 
 /** Forward, loss and backward of one batch on a tape of its own, under decisions sampled on it. */
 eg_status eg__strategy_backward(eg_strategy *self, const eg_batch *batch, eg_step_result *result);
-/** Clips and applies the gradients of the shared weights. */
+/** Clips and applies the gradients of the shared weights, which are none afterwards, also after a failure. */
 eg_status eg__strategy_update(eg_strategy *self);
-/** The context's random stream, which samples paths, as a tensor of the state. */
-eg_status eg__strategy_save_rng(eg_strategy *self, const char *prefix, eg_state *state);
-eg_status eg__strategy_load_rng(eg_strategy *self, const char *prefix, const eg_state *state);
 
 typedef struct eg__evolution_options {
-    size_t evaluations;       /* in all; 1: a uniform sample that nobody evaluates */
+    size_t evaluations;         /* in all; 1: a uniform sample that nobody evaluates */
     size_t population, parents; /* 0 parents: uniform samples only */
-    double mutation;          /* probability of each key */
+    double mutation;            /* probability of each key */
     uint64_t seed;
 } eg__evolution_options;
-/** The best of the candidates evaluated by the host, as an architecture (Guo et al., SPOS, ECCV 2020, section 3.4). No candidate twice. */
+/** The best of the candidates evaluated by the host, as an architecture (Guo et al., SPOS, ECCV 2020, section 3.4). No
+ * candidate twice. */
 eg_arch *eg__evolve(eg_strategy *self, const eg__evolution_options *options);
 
 extern const eg_strategy_class eg__random_strategy_class, eg__darts_strategy_class, eg__spos_strategy_class;

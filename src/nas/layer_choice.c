@@ -18,7 +18,8 @@ static eg_tensor *layer_choice_forward(eg_module *self, eg_tensor *const *in, si
     }
     bool return_mask = ((eg_layer_choice *)self)->return_mask;
     eg_tensor *mask = NULL;
-    eg_tensor *out = EG__MUTATOR_FN(mutator, on_forward_layer_choice)(mutator, self, in, n_in, return_mask ? &mask : NULL);
+    eg_tensor *out =
+        EG__MUTATOR_FN(mutator, on_forward_layer_choice)(mutator, self, in, n_in, return_mask ? &mask : NULL);
     if (out == NULL || !return_mask)
         return out;
     return eg_tuple(self->ctx, (eg_tensor *const[]){out, mask}, 2);
@@ -34,10 +35,11 @@ const eg_class eg_layer_choice_class = {
     .build = layer_choice_build,
     .forward = layer_choice_forward,
     .n_inputs = EG_ANY_INPUTS,
-    .fields = EG_FIELDS(EG_MODULES_FIELD(eg_layer_choice), EG_NAMED_FIELD(eg_layer_choice),
-                        EG_TEXT(eg_layer_choice, key, .help = "what decisions call it"),
-                        EG_ENUM(eg_layer_choice, reduction, .values = reductions, .help = "how several outputs become one"),
-                        EG_BOOL(eg_layer_choice, return_mask, .help = "return the decision as well"))};
+    .fields =
+        EG_FIELDS(EG_MODULES_FIELD(eg_layer_choice), EG_NAMED_FIELD(eg_layer_choice),
+                  EG_TEXT(eg_layer_choice, key, .help = "what decisions call it"),
+                  EG_ENUM(eg_layer_choice, reduction, .values = reductions, .help = "how several outputs become one"),
+                  EG_BOOL(eg_layer_choice, return_mask, .help = "return the decision as well"))};
 
 size_t eg_layer_choice_size(const eg_module *choice)
 {
@@ -53,7 +55,8 @@ static bool has_candidate(const eg_module *choice, size_t i)
     }
     size_t n = eg_layer_choice_size(choice);
     if (i >= n) {
-        eg_fail(EG_EINVAL, "layer choice '%s' has no candidate %zu, expected 0 to %zu", eg_mutable_key(choice), i, n - 1);
+        eg_fail(EG_EINVAL, "layer choice '%s' has no candidate %zu, expected 0 to %zu", eg_mutable_key(choice), i,
+                n - 1);
         return false;
     }
     return true;

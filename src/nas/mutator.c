@@ -8,7 +8,7 @@
 
 const eg_mutator_class *eg__mutator_class_with(const eg_mutator_class *cls, size_t offset)
 {
-    /* the base class has every function but build and finalize, for which NULL stands for none */
+    /* the base class has every function */
     while (cls != &eg_mutator_base_class) {
         void (*function)(void);
         memcpy(&function, (const char *)cls + offset, sizeof(function));
@@ -27,8 +27,8 @@ static eg_status check_unbound(const eg_mutator_class *cls, const eg_module *m, 
     const eg__binding *binding = eg__binding_of(m);
     EG_CHECK(binding == NULL, EG_EINVAL, "the model has a %s already%s%s: detach it before attaching a %s",
              binding->mutator->cls->name, *path != '\0' ? " at " : "", path, cls->name);
-    EG_CHECK(m->extension == NULL, EG_EUNSUPPORTED, "the %s at '%s' carries something that a %s would replace", m->cls->name,
-             path, cls->name);
+    EG_CHECK(m->extension == NULL, EG_EUNSUPPORTED, "the %s at '%s' carries something that a %s would replace",
+             m->cls->name, path, cls->name);
     return EG_OK;
 }
 
@@ -73,12 +73,15 @@ eg_mutator *eg_mutator_attach(const eg_mutator_class *cls, size_t size, const vo
 {
     if (cls == NULL || model == NULL)
         return eg__null(__func__, cls == NULL ? "class" : "model");
-    if (cls->struct_size < sizeof(eg_mutator_class) || cls->instance_size < sizeof(eg_mutator) || size > cls->instance_size) {
-        eg_fail(EG_EINVAL, "mutator class '%s': struct_size, instance_size or the size of the prototype is wrong", cls->name);
+    if (cls->struct_size < sizeof(eg_mutator_class) || cls->instance_size < sizeof(eg_mutator) ||
+        size > cls->instance_size) {
+        eg_fail(EG_EINVAL, "mutator class '%s': struct_size, instance_size or the size of the prototype is wrong",
+                cls->name);
         return NULL;
     }
     eg__mutables mutables;
-    if (check_unbound(cls, model, "") != EG_OK || eg__mutables_find(model, cls != &eg__fixed_mutator_class, &mutables) != EG_OK)
+    if (check_unbound(cls, model, "") != EG_OK ||
+        eg__mutables_find(model, cls != &eg__fixed_mutator_class, &mutables) != EG_OK)
         return NULL;
     eg_mutator *mutator = new_mutator(cls, size, prototype, model);
     if (mutator == NULL || bind(mutator, &mutables) != EG_OK) {
@@ -150,13 +153,24 @@ void eg__mutator_follow(eg_mutator *mutator, eg_decisions *decisions)
     mutator->current = decisions;
 }
 
+eg_status eg__mutator_sample(eg_mutator *mutator, eg_status (*sample)(eg_mutator *self, eg_decisions *out),
+                             eg_decisions *out)
+{
+    if (eg_is_recording(mutator->ctx))
+        return sample(mutator, out);
+    eg_tape *scope = eg_tape_begin(mutator->ctx, EG_NO_GRAD);
+    eg_status status = scope != NULL ? sample(mutator, out) : EG_ENOMEM;
+    eg_tape_end(scope);
+    return status;
+}
+
 eg_status eg_mutator_reset(eg_mutator *mutator)
 {
     EG_CHECK(mutator != NULL, EG_EINVAL, "no mutator was given");
     eg_decisions *decisions = eg_decisions_new();
     if (decisions == NULL)
         return EG_ENOMEM;
-    eg_status status = EG__MUTATOR_FN(mutator, sample_search)(mutator, decisions);
+    eg_status status = eg__mutator_sample(mutator, EG__MUTATOR_FN(mutator, sample_search), decisions);
     if (status == EG_OK)
         eg__mutator_follow(mutator, decisions);
     else

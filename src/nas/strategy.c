@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const double GRAD_CLIP = 5; /* of Liu et al. */
 
@@ -14,8 +13,10 @@ static eg_status fill_options(eg_strategy_options *own, const eg_strategy_option
     EG_TRY(eg__options_copy(own, sizeof(*own), given));
     EG_CHECK(own->evaluations >= 0, EG_EINVAL, "evaluations is %lld, expected 0 (the strategy's own) or more",
              (long long)own->evaluations);
-    EG_CHECK(own->population >= 0, EG_EINVAL, "population is %lld, expected 0 (20) or more", (long long)own->population);
-    EG_CHECK(own->arch_lr >= 0 && isfinite(own->arch_lr), EG_EINVAL, "arch_lr is %g, expected 0 (3e-4) or more", own->arch_lr);
+    EG_CHECK(own->population >= 0, EG_EINVAL, "population is %lld, expected 0 (20) or more",
+             (long long)own->population);
+    EG_CHECK(own->arch_lr >= 0 && isfinite(own->arch_lr), EG_EINVAL, "arch_lr is %g, expected 0 (3e-4) or more",
+             own->arch_lr);
     EG_CHECK(own->arch_weight_decay >= 0 && isfinite(own->arch_weight_decay), EG_EINVAL,
              "arch_weight_decay is %g, expected 0 (1e-3) or more", own->arch_weight_decay);
     EG_CHECK(!isnan(own->grad_clip), EG_EINVAL, "grad_clip is not a number");
@@ -41,9 +42,14 @@ eg_strategy *eg_strategy_new(const eg_strategy_class *cls, eg_module *model, eg_
     eg_strategy *strategy = eg__calloc(1, cls->instance_size);
     if (strategy == NULL)
         return NULL;
-    *strategy = (eg_strategy){.cls = cls, .ctx = model->ctx, .model = eg_module_retain(model), .optimizer = optimizer,
-                              .host = host, .options = own};
-    if (cls->start(strategy) == EG_OK)
+    *strategy = (eg_strategy){.cls = cls,
+                              .ctx = model->ctx,
+                              .model = eg_module_retain(model),
+                              .optimizer = optimizer,
+                              .host = host,
+                              .options = own};
+    strategy->options.choice = eg__strdup(own.choice);
+    if ((strategy->options.choice != NULL || own.choice == NULL) && cls->start(strategy) == EG_OK)
         return strategy;
     eg_strategy_free(strategy);
     return NULL;
@@ -56,6 +62,7 @@ void eg_strategy_free(eg_strategy *strategy)
     if (strategy->cls->finalize != NULL)
         strategy->cls->finalize(strategy);
     eg_mutator_detach(strategy->mutator);
+    free((char *)(uintptr_t)strategy->options.choice);
     eg_module_release(strategy->model);
     free(strategy);
 }
@@ -70,12 +77,14 @@ static eg_status backward(eg_strategy *self, const eg_batch *batch, eg_step_resu
     if (loss == NULL)
         return eg_error_last()->code;
     *result = (eg_step_result){.loss = eg_tensor_item(loss), .accuracy = eg_accuracy(logits, batch->y)};
+    EG_CHECK(isfinite(result->loss), EG_EINVAL, "the loss is %g: a lower learning rate may help", result->loss);
     return eg_backward(loss);
 }
 
 eg_status eg__strategy_backward(eg_strategy *self, const eg_batch *batch, eg_step_result *result)
 {
-    EG_CHECK(batch != NULL && batch->x != NULL && batch->y != NULL, EG_EINVAL, "%s: no batch was given", self->cls->name);
+    EG_CHECK(batch != NULL && batch->x != NULL && batch->y != NULL, EG_EINVAL, "%s: no batch was given",
+             self->cls->name);
     eg_tape *tape = eg_tape_begin(self->ctx, EG_RECORD);
     if (tape == NULL)
         return EG_ENOMEM;
@@ -86,43 +95,11 @@ eg_status eg__strategy_backward(eg_strategy *self, const eg_batch *batch, eg_ste
 
 eg_status eg__strategy_update(eg_strategy *self)
 {
+    eg_status status = EG_OK;
     if (self->options.grad_clip > 0)
-        EG_TRY(eg_optimizer_clip_grad_norm(self->optimizer, self->options.grad_clip, NULL));
-    EG_TRY(eg_optimizer_step(self->optimizer));
-    eg_optimizer_zero_grad(self->optimizer);
-    return EG_OK;
-}
-
-/* ---- state ---- */
-
-static char *rng_name(const char *prefix)
-{
-    return eg__format("%srng", prefix != NULL ? prefix : "");
-}
-
-eg_status eg__strategy_save_rng(eg_strategy *self, const char *prefix, eg_state *state)
-{
-    const eg_rng *rng = eg_context_rng(self->ctx);
-    int64_t numbers[3];
-    memcpy(numbers, (uint64_t[]){rng->seed, rng->stream, rng->position}, sizeof(numbers));
-    char *name = rng_name(prefix);
-    eg_tensor *t = name != NULL ? eg_from_labels(self->ctx, EG_COUNT(numbers), numbers) : NULL;
-    eg_status status = t != NULL ? eg_state_put(state, name, t) : eg_error_last()->code;
-    eg_free(name);
-    return status;
-}
-
-eg_status eg__strategy_load_rng(eg_strategy *self, const char *prefix, const eg_state *state)
-{
-    char *name = rng_name(prefix);
-    if (name == NULL)
-        return EG_ENOMEM;
-    const eg_tensor *t = eg_state_get(state, name);
-    int64_t numbers[3];
-    eg_status status = t != NULL ? eg_tensor_read_i64(t, numbers, EG_COUNT(numbers)) : eg_fail(EG_ENOENT, "the state lacks '%s'", name);
-    eg_free(name);
+        status = eg_optimizer_clip_grad_norm(self->optimizer, self->options.grad_clip, NULL);
     if (status == EG_OK)
-        *eg_context_rng(self->ctx) =
-            (eg_rng){.seed = (uint64_t)numbers[0], .stream = (uint64_t)numbers[1], .position = (uint64_t)numbers[2]};
+        status = eg_optimizer_step(self->optimizer);
+    eg_optimizer_zero_grad(self->optimizer);
     return status;
 }

@@ -40,9 +40,9 @@ typedef struct parser {
 
 /* Where the walk is. */
 typedef struct place {
-    eg_mutable_node *scope;   /* the node that mutables found here belong under */
-    const char *path;         /* of the parent */
-    const eg_module *choice;  /* the choice that encloses this place, or NULL */
+    eg_mutable_node *scope;  /* the node that mutables found here belong under */
+    const char *path;        /* of the parent */
+    const eg_module *choice; /* the choice that encloses this place, or NULL */
     const char *choice_path;
 } place;
 
@@ -60,12 +60,13 @@ static eg_status check_same_key(const parser *p, const eg_module *m, const char 
     }
     bool layer[2] = {eg_is_a(first, &eg_layer_choice_class), eg_is_a(m, &eg_layer_choice_class)};
     EG_CHECK(eg__is_choice(first) == eg__is_choice(m) && layer[0] == layer[1], EG_EINVAL,
-             "key '%s' is that of a %s at '%s' and of a %s at '%s'", key, first->cls->name, first_path, m->cls->name, path);
+             "key '%s' is that of a %s at '%s' and of a %s at '%s'", key, first->cls->name, first_path, m->cls->name,
+             path);
     if (!eg__is_choice(m))
         return EG_OK;
     size_t size[2] = {eg__choice_size(first), eg__choice_size(m)};
-    EG_CHECK(size[0] == size[1], EG_EINVAL, "key '%s' has %zu candidates at '%s' and %zu at '%s'", key, size[0], first_path,
-             size[1], path);
+    EG_CHECK(size[0] == size[1], EG_EINVAL, "key '%s' has %zu candidates at '%s' and %zu at '%s'", key, size[0],
+             first_path, size[1], path);
     return EG_OK;
 }
 
@@ -89,16 +90,14 @@ static eg_mutable_node *add_node(parser *p, eg_mutable_node *parent, eg_module *
         return NULL;
     }
     out->found[out->n_found++] = (eg__found){m, path};
-    eg_mutable_node **children = realloc(parent->children, (parent->n_children + 1) * sizeof(*children));
-    if (children != NULL)
-        parent->children = children;
-    eg_mutable_node *node = children != NULL ? eg__calloc(1, sizeof(*node)) : NULL;
-    if (node == NULL) {
-        eg_fail(EG_ENOMEM, "out of memory");
+    size_t room = parent->n_children;
+    if (eg__grow(&parent->children, &room, parent->n_children + 1, sizeof(*parent->children)) != EG_OK)
         return NULL;
-    }
+    eg_mutable_node *node = eg__calloc(1, sizeof(*node));
+    if (node == NULL)
+        return NULL;
     node->module = m == p->model ? m : eg_module_retain(m);
-    children[parent->n_children++] = node;
+    parent->children[parent->n_children++] = node;
     return node;
 }
 
@@ -213,8 +212,8 @@ eg_status eg_mutable_node_traverse(const eg_mutable_node *node, eg_traverse_orde
                                    eg_visit_mutable_fn visit, void *payload)
 {
     EG_CHECK(node != NULL && visit != NULL, EG_EINVAL, "no node or no function was given");
-    EG_CHECK(order == EG_PRE_ORDER || order == EG_POST_ORDER, EG_EINVAL, "order is %d, expected pre-order or post-order",
-             (int)order);
+    EG_CHECK(order == EG_PRE_ORDER || order == EG_POST_ORDER, EG_EINVAL,
+             "order is %d, expected pre-order or post-order", (int)order);
     visitor v = {.order = order, .visit = visit, .payload = payload, .deduplicate = deduplicate};
     eg_status status = traverse(&v, node);
     eg__map_free(&v.seen);

@@ -168,6 +168,17 @@ static eg_tensor *leave(eg_context *ctx, size_t mark, eg_tensor *out, eg_tensor 
     return callers ? out : eg__scope_add(out);
 }
 
+/* Ends what forward left open. Its result would be recorded where nobody looks, if it lived at all. When it failed, the
+ * cause stands. */
+static eg_tensor *close_tapes(eg_module *m, uint64_t last_tape, eg_tensor *out)
+{
+    if (!eg__tapes_close_after(m->ctx, last_tape) || out == NULL)
+        return out;
+    const char *path = eg__call_path(m->ctx);
+    eg_fail(EG_EINVAL, "module '%s' left a tape open", path[0] ? path : m->cls->name);
+    return NULL;
+}
+
 eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor *const *in, size_t n_in)
 {
     if (m == NULL)
@@ -186,7 +197,8 @@ eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor 
     eg_module_retain(m); /* it may be replaced while it runs */
     if (push(state, m) == EG_OK) {
         state->running = m;
-        out = run(m, forward, in, n_in);
+        uint64_t last_tape = eg__tape_last(ctx);
+        out = close_tapes(m, last_tape, run(m, forward, in, n_in));
         state->running = caller;
         eg__call_pop(ctx);
     }

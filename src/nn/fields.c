@@ -68,7 +68,7 @@ static eg_status check_range(const eg_module *m, const eg_field *field, double v
     char text[3][EG__NUMBER_TEXT_SIZE];
     double number[3] = {value, field->min, field->max};
     for (int i = 0; i < 3; i++) {
-        if (field->type == EG_FIELD_INT || field->type == EG_FIELD_HW)
+        if (field->type == EG_FIELD_INT)
             snprintf(text[i], sizeof(text[i]), "%.17g", number[i]);
         else
             eg__number_text(number[i], text[i]);
@@ -79,6 +79,23 @@ static eg_status check_range(const eg_module *m, const eg_field *field, double v
     if (above || field->max >= (double)INT64_MAX)
         return eg_fail(EG_EINVAL, "%s: '%s' is %s, expected at least %s", cls, field->name, text[0], text[1]);
     return eg_fail(EG_EINVAL, "%s: '%s' is %s, expected %s to %s", cls, field->name, text[0], text[1], text[2]);
+}
+
+/* Both sizes in the field's range, which ends at EG__MAX_HW in any case; equal ones are then kept as a plain number. */
+static eg_status check_hw(eg_module *m, const eg_field *field)
+{
+    eg_hw *value = &VALUE(eg_hw, m, field);
+    int64_t h = eg_hw_h(*value), w = eg_hw_w(*value);
+    bool open = field->max <= field->min; /* also where both are 0 */
+    int64_t min = (int64_t)field->min, max = open ? EG__MAX_HW : (int64_t)EG_MIN(field->max, EG__MAX_HW);
+    char text[EG__NUMBER_TEXT_SIZE];
+    EG_CHECK(h >= min && w >= min, EG_EINVAL, "%s: '%s' is %s, expected at least %" PRId64, m->cls->name, field->name,
+             eg__hw_text(*value, true, text), min);
+    EG_CHECK(h <= max && w <= max, EG_EINVAL, "%s: '%s' is %s, expected at most %" PRId64, m->cls->name, field->name,
+             eg__hw_text(*value, true, text), max);
+    if (h == w)
+        *value = h;
+    return EG_OK;
 }
 
 static eg_status check_enum(const eg_module *m, const eg_field *field)
@@ -96,16 +113,8 @@ static eg_status check(eg_module *m, const eg_field *field)
     switch (field->type) {
     case EG_FIELD_INT:
         return check_range(m, field, (double)VALUE(int64_t, m, field));
-    case EG_FIELD_HW: {
-        eg_hw *value = &VALUE(eg_hw, m, field);
-        EG_TRY(check_range(m, field, (double)eg_hw_h(*value)));
-        EG_TRY(check_range(m, field, (double)eg_hw_w(*value)));
-        EG_CHECK(eg_hw_h(*value) < (1 << 30), EG_EINVAL, "%s: '%s' is %" PRId64 ", expected less than 2^30",
-                 m->cls->name, field->name, eg_hw_h(*value));
-        if (eg_hw_h(*value) == eg_hw_w(*value))
-            *value = eg_hw_h(*value);
-        return EG_OK;
-    }
+    case EG_FIELD_HW:
+        return check_hw(m, field);
     case EG_FIELD_FLOAT:
         return check_range(m, field, VALUE(double, m, field));
     case EG_FIELD_OPT_FLOAT:

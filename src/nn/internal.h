@@ -54,7 +54,7 @@ bool eg__field_is_default(const eg_module *m, const eg_field *field);
 /** Appends the value as Python would write it: 3, (3, 1), 1e-05, True, 'text'. */
 void eg__field_print(const eg_module *m, const eg_field *field, eg__buf *buf);
 /** The shortest text that reads back as `value`, as Python's repr: "0.1", "1e-05", "2.0". Returns `text`. */
-#define EG__NUMBER_TEXT_SIZE 40
+#define EG__NUMBER_TEXT_SIZE 48
 const char *eg__number_text(double value, char text[EG__NUMBER_TEXT_SIZE]);
 /** "(3, 1)" and, for `plain` and equal numbers, "3". Returns `text`. */
 const char *eg__hw_text(eg_hw value, bool plain, char text[EG__NUMBER_TEXT_SIZE]);
@@ -96,6 +96,21 @@ eg_status eg__add_weight_and_bias(eg_module *m, eg_tensor **weight, eg_tensor **
 /** eg_module_call() with another function in the place of the class's forward. */
 eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor *const *in, size_t n_in);
 eg_tensor *eg__batch_norm2d_forward_relu(eg_module *self, eg_tensor *const *in, size_t n_in);
+
+/* ---- modes (modes.c) ---- */
+
+/** The training flag of each module of a model. All-zero is empty. */
+typedef struct eg__modes {
+    struct eg__mode {
+        eg_module *module;
+        bool training;
+    } * items;
+    size_t n, capacity;
+} eg__modes;
+/** Overwrites `modes`, which is to be restored also after a failure. */
+eg_status eg__modes_save(eg__modes *modes, eg_module *m);
+/** Puts the flags back and empties `modes`. */
+void eg__modes_restore(eg__modes *modes);
 
 /* ---- printing ---- */
 

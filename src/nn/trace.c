@@ -26,11 +26,7 @@ typedef struct recorder {
     eg__ptr_map parameters; /* of the model */
     eg_tensor **leaves;     /* numbered tensors that nothing in the run computed; kept */
     size_t n_leaves, leaves_capacity;
-    struct mode {
-        eg_module *module;
-        bool training;
-    } * modes;
-    size_t n_modes, modes_capacity;
+    eg__modes modes;
 } recorder;
 
 static uint64_t saturating_add(uint64_t a, uint64_t b)
@@ -85,15 +81,6 @@ static eg_status on_op(void *payload, const eg_op_call *call)
 
 /* ---- around the run ---- */
 
-static eg_status note_mode(void *payload, const char *path, eg_module *m)
-{
-    recorder *r = payload;
-    (void)path;
-    EG_TRY(eg__grow(&r->modes, &r->modes_capacity, r->n_modes + 1, sizeof(*r->modes)));
-    r->modes[r->n_modes++] = (struct mode){.module = eg_module_retain(m), .training = m->training};
-    return EG_OK;
-}
-
 static eg_status note_parameter(void *payload, const char *path, eg_slot_kind kind, eg_tensor *t)
 {
     recorder *r = payload;
@@ -103,15 +90,11 @@ static eg_status note_parameter(void *payload, const char *path, eg_slot_kind ki
 
 static void end_recorder(recorder *r)
 {
-    for (size_t i = 0; i < r->n_modes; i++) {
-        r->modes[i].module->training = r->modes[i].training;
-        eg_module_release(r->modes[i].module);
-    }
+    eg__modes_restore(&r->modes);
     for (size_t i = 0; i < r->n_leaves; i++) {
         r->leaves[i]->trace_id = 0;
         eg_tensor_release(r->leaves[i]);
     }
-    free(r->modes);
     free(r->leaves);
     eg__ptr_map_free(&r->parameters);
 }
@@ -151,7 +134,7 @@ static eg_status run_model(recorder *r, eg_module *m, eg_tensor *const *in, size
 
 static eg_status run_on_shapes(recorder *r, eg_module *m, const eg_shape *shapes, size_t n)
 {
-    EG_TRY(eg_module_walk(m, note_mode, r));
+    EG_TRY(eg__modes_save(&r->modes, m));
     EG_TRY(eg_module_walk_tensors(m, note_parameter, r));
     eg_module_train(m, false);
     eg_tensor **in = eg__calloc(n + 1, sizeof(eg_tensor *));

@@ -41,6 +41,16 @@ eg_status eg__check_vector(const eg_op_call *call, size_t i, const char *what, i
     return EG_OK;
 }
 
+eg_status eg__check_hw(const int64_t hw[2], const char *what, int64_t min)
+{
+    int64_t max = ((int64_t)1 << 30) - 1;
+    EG_CHECK(hw[0] >= min && hw[1] >= min, EG_EINVAL, "%s is (%lld, %lld), expected %lld or more", what,
+             (long long)hw[0], (long long)hw[1], (long long)min);
+    EG_CHECK(hw[0] <= max && hw[1] <= max, EG_EINVAL, "%s is (%lld, %lld), expected at most %lld", what,
+             (long long)hw[0], (long long)hw[1], (long long)max);
+    return EG_OK;
+}
+
 eg_status eg__check_dim(int dim, eg_shape shape)
 {
     int wrapped = eg__wrap_dim(dim, shape.ndim);

@@ -5,8 +5,6 @@
  */
 #include "ops/internal.h"
 
-#define WINDOW_MAX ((int64_t)1 << 30) /* of each parameter: products of two stay far from overflow */
-
 static int64_t output_size(const eg__window *w, int axis, int64_t input, int64_t kernel)
 {
     return (input + 2 * w->padding[axis] - w->dilation[axis] * (kernel - 1) - 1) / w->stride[axis] + 1;
@@ -14,15 +12,12 @@ static int64_t output_size(const eg__window *w, int axis, int64_t input, int64_t
 
 static eg_status check_window(const eg__window *w, const eg_shape x, const eg_shape weight)
 {
+    EG_TRY(eg__check_hw(w->stride, "stride", 1));
+    EG_TRY(eg__check_hw(w->padding, "padding", 0));
+    EG_TRY(eg__check_hw(w->dilation, "dilation", 1));
+    EG_TRY(eg__check_hw(&weight.dims[2], "kernel size", 1));
     for (int a = 0; a < 2; a++) {
-        EG_CHECK(w->stride[a] >= 1 && w->stride[a] < WINDOW_MAX, EG_EINVAL, "stride is %lld, expected 1 or more",
-                 (long long)w->stride[a]);
-        EG_CHECK(w->padding[a] >= 0 && w->padding[a] < WINDOW_MAX, EG_EINVAL, "padding is %lld, expected 0 or more",
-                 (long long)w->padding[a]);
-        EG_CHECK(w->dilation[a] >= 1 && w->dilation[a] < WINDOW_MAX, EG_EINVAL, "dilation is %lld, expected 1 or more",
-                 (long long)w->dilation[a]);
         int64_t kernel = weight.dims[2 + a], size = x.dims[2 + a];
-        EG_CHECK(kernel < WINDOW_MAX, EG_EINVAL, "kernel of size %lld is too large", (long long)kernel);
         EG_CHECK(w->dilation[a] * (kernel - 1) + 1 <= size + 2 * w->padding[a], EG_ESHAPE,
                  "kernel (%lld, %lld) with dilation (%lld, %lld) is larger than the padded input (%lld, %lld)",
                  (long long)weight.dims[2], (long long)weight.dims[3], (long long)w->dilation[0],

@@ -18,6 +18,9 @@ eg_status eg__check_input(const eg_op_call *call, size_t i, const char *what);
 eg_status eg__check_ndim(const eg_tensor *t, const char *what, int ndim, const char *expected);
 /** An optional vector of n numbers: eg_none, or of shape (n) and input 0's type. */
 eg_status eg__check_vector(const eg_op_call *call, size_t i, const char *what, int64_t n);
+/** A size in two dimensions, called `what` in messages: each min .. 2^30 - 1, so that products of two stay far from
+ *  overflow. */
+eg_status eg__check_hw(const int64_t hw[2], const char *what, int64_t min);
 /** 0 <= dim < ndim after eg__wrap_dim(), and says so with the number that the caller gave. */
 eg_status eg__check_dim(int dim, eg_shape shape);
 static inline int eg__wrap_dim(int dim, int ndim)

@@ -3,8 +3,6 @@
  */
 #include "ops/internal.h"
 
-#define WINDOW_MAX ((int64_t)1 << 30)
-
 /* In ceil mode the last window may reach past the padding, but must start before its end. */
 static int64_t output_size(const eg__pool2d_attrs *attrs, int axis, int64_t input)
 {
@@ -22,16 +20,14 @@ static int64_t output_size(const eg__pool2d_attrs *attrs, int axis, int64_t inpu
 
 static eg_status check_window(const eg__window *w, eg_shape x)
 {
+    EG_TRY(eg__check_hw(w->kernel, "kernel size", 1));
+    EG_TRY(eg__check_hw(w->stride, "stride", 1));
+    EG_TRY(eg__check_hw(w->dilation, "dilation", 1));
+    EG_TRY(eg__check_hw(w->padding, "padding", 0));
     for (int a = 0; a < 2; a++) {
-        EG_CHECK(w->kernel[a] >= 1 && w->kernel[a] < WINDOW_MAX, EG_EINVAL, "kernel size is %lld, expected 1 or more",
-                 (long long)w->kernel[a]);
-        EG_CHECK(w->stride[a] >= 1 && w->stride[a] < WINDOW_MAX, EG_EINVAL, "stride is %lld, expected 1 or more",
-                 (long long)w->stride[a]);
-        EG_CHECK(w->dilation[a] >= 1 && w->dilation[a] < WINDOW_MAX, EG_EINVAL, "dilation is %lld, expected 1 or more",
-                 (long long)w->dilation[a]);
-        EG_CHECK(w->padding[a] >= 0 && w->padding[a] <= w->kernel[a] / 2, EG_EINVAL,
-                 "padding is %lld, expected 0 to %lld, half of the kernel size %lld", (long long)w->padding[a],
-                 (long long)(w->kernel[a] / 2), (long long)w->kernel[a]);
+        EG_CHECK(w->padding[a] <= w->kernel[a] / 2, EG_EINVAL,
+                 "padding is (%lld, %lld), expected at most half of the kernel size (%lld, %lld)",
+                 (long long)w->padding[0], (long long)w->padding[1], (long long)w->kernel[0], (long long)w->kernel[1]);
         /* else the first window could lie in the padding alone */
         EG_CHECK(w->padding[a] == 0 || w->dilation[a] <= x.dims[2 + a], EG_ESHAPE,
                  "dilation %lld is larger than the input's %lld", (long long)w->dilation[a], (long long)x.dims[2 + a]);
@@ -160,9 +156,7 @@ static eg_status adaptive_infer(const eg_op_call *call, eg_spec *out)
     eg_shape x = call->in[0]->shape;
     EG_TRY(eg__check_ndim(call->in[0], "input", 4, "(N, C, H, W)"));
     EG_TRY(eg__check_input(call, 0, "input"));
-    EG_CHECK(attrs->output[0] >= 1 && attrs->output[1] >= 1, EG_EINVAL,
-             "output size is (%lld, %lld), expected 1 or more", (long long)attrs->output[0],
-             (long long)attrs->output[1]);
+    EG_TRY(eg__check_hw(attrs->output, "output size", 1));
     return eg__spec_set(out, call->in[0], EG_SHAPE(x.dims[0], x.dims[1], attrs->output[0], attrs->output[1]));
 }
 

@@ -275,7 +275,11 @@ static eg_status check_split(const eg_tensor *x, int64_t size, int dim)
     EG_CHECK(x->kind == EG__DENSE, EG_EINVAL, "input 0 is %s, expected a tensor", eg_is_none(x) ? "none" : "a tuple");
     EG_CHECK(size >= 1, EG_EINVAL, "size is %lld, expected 1 or more", (long long)size);
     EG_TRY(check_not_empty(x));
-    return eg__check_dim(dim, x->shape);
+    EG_TRY(eg__check_dim(dim, x->shape));
+    int64_t pieces = (x->shape.dims[eg__wrap_dim(dim, x->shape.ndim)] - 1) / size + 1;
+    EG_CHECK(pieces <= EG__MAX_ITEMS, EG_EINVAL, "%lld pieces of %lld, expected at most %d", (long long)pieces,
+             (long long)size, EG__MAX_ITEMS);
+    return EG_OK;
 }
 
 eg_tensor *eg_split(eg_tensor *x, int64_t size, int dim)

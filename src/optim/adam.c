@@ -42,17 +42,18 @@ static eg_optimizer *make(const eg__optimizer_kind *kind, const eg_adam_options 
 {
     if (!options)
         return eg__null(kind->name, "options");
-    double beta1 = options->beta1.set ? options->beta1.value : 0.9,
-           beta2 = options->beta2.set ? options->beta2.value : 0.999;
-    double eps = options->eps == 0 ? 1e-8 : options->eps;
+    eg_adam_options own;
+    if (eg__options_copy(&own, sizeof own, options) != EG_OK)
+        return NULL;
+    double beta1 = own.beta1.set ? own.beta1.value : 0.9, beta2 = own.beta2.set ? own.beta2.value : 0.999;
+    double eps = own.eps == 0 ? 1e-8 : own.eps;
     if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1 && eps > 0)) {
         eg_fail(EG_EINVAL, "%s: beta1 %g, beta2 %g, eps %g, expected 0 <= beta < 1 and eps above 0", kind->name, beta1,
                 beta2, eps);
         return NULL;
     }
-    adam *self = (adam *)eg__optimizer_new(kind, sizeof *self, 2, options->model, options->ctx,
-                                           options->lr == 0 ? 1e-3 : options->lr,
-                                           options->weight_decay.set ? options->weight_decay.value : weight_decay);
+    adam *self = (adam *)eg__optimizer_new(kind, sizeof *self, 2, own.model, own.ctx, own.lr == 0 ? 1e-3 : own.lr,
+                                           own.weight_decay.set ? own.weight_decay.value : weight_decay);
     if (!self)
         return NULL;
     self->beta1 = beta1;

@@ -29,21 +29,24 @@ eg_optimizer *eg_sgd_with(const eg_sgd_options *options)
 {
     if (!options)
         return eg__null(__func__, "options");
-    if (!(options->momentum >= 0 && options->momentum < INFINITY && isfinite(options->dampening))) {
-        eg_fail(EG_EINVAL, "sgd: momentum %g and dampening %g, expected momentum of at least 0", options->momentum,
-                options->dampening);
+    eg_sgd_options own;
+    if (eg__options_copy(&own, sizeof own, options) != EG_OK)
+        return NULL;
+    if (!(own.momentum >= 0 && own.momentum < INFINITY && isfinite(own.dampening))) {
+        eg_fail(EG_EINVAL, "sgd: momentum %g and dampening %g, expected momentum of at least 0", own.momentum,
+                own.dampening);
         return NULL;
     }
-    if (options->nesterov && (options->momentum <= 0 || options->dampening != 0)) {
+    if (own.nesterov && (own.momentum <= 0 || own.dampening != 0)) {
         eg_fail(EG_EINVAL, "sgd: nesterov needs momentum above 0 and no dampening");
         return NULL;
     }
-    sgd *self = (sgd *)eg__optimizer_new(&sgd_kind, sizeof *self, options->momentum > 0 ? 1 : 0, options->model,
-                                         options->ctx, options->lr, options->weight_decay);
+    sgd *self = (sgd *)eg__optimizer_new(&sgd_kind, sizeof *self, own.momentum > 0 ? 1 : 0, own.model, own.ctx, own.lr,
+                                         own.weight_decay);
     if (!self)
         return NULL;
-    self->momentum = options->momentum;
-    self->dampening = options->dampening;
-    self->nesterov = options->nesterov;
+    self->momentum = own.momentum;
+    self->dampening = own.dampening;
+    self->nesterov = own.nesterov;
     return &self->base;
 }

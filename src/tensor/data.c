@@ -272,8 +272,8 @@ static void print_block(const eg_tensor *t, int dim, int64_t offset, FILE *out)
 
 eg_status eg_tensor_print(const eg_tensor *t, FILE *out)
 {
-    if (!t) {
-        eg__null(__func__, "tensor");
+    if (!t || !out) {
+        eg__null(__func__, t ? "file" : "tensor");
         return eg_error_last()->code;
     }
     char text[EG_SHAPE_TEXT_SIZE];
@@ -286,8 +286,8 @@ eg_status eg_tensor_print(const eg_tensor *t, FILE *out)
                 t->storage ? "" : " (shape only)");
     for (size_t i = 0; i < t->n_items; i++)
         EG_TRY(eg_tensor_print(t->items[i], out));
-    if (t->kind == EG__DENSE && t->storage) {
-        int64_t numel = eg_shape_numel(t->shape);
+    int64_t numel = eg_tensor_numel(t); /* 0: sizes around the 0 may be huge, and there is nothing to show */
+    if (t->storage && numel > 0) {
         if (numel <= 1024)
             print_block(t, 0, 0, out);
         else

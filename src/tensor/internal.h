@@ -17,6 +17,8 @@ typedef struct eg__storage {
     uint64_t version; /* grows with every change in place */
 } eg__storage;
 
+enum { EG__MAX_ITEMS = 1024 }; /* of a tuple */
+
 typedef enum eg__tensor_kind { EG__DENSE, EG__NONE, EG__TUPLE } eg__tensor_kind;
 
 struct eg_tensor {

@@ -101,8 +101,6 @@ typedef struct eg_kernels {
     /* y += x for equal shapes */
     eg_status (*accumulate)(const eg_tensor *x, eg_tensor *y);
     eg_status (*fill)(eg_tensor *y, double value);
-    /* y = x * mask where mask (of x's shape, or (N) for whole samples) holds 0 or 1 / (1 - p) */
-    /* (dropout is built from binary MUL) */
 
     /* logits (N, C), target int64 (N) or float (N, C); probability (N, C) receives softmax; loss (N) */
     eg_status (*cross_entropy)(double smoothing, const eg_tensor *logits, const eg_tensor *target, eg_tensor *probability, eg_tensor *loss);

@@ -247,8 +247,8 @@ eg_tensor *eg_tuple(eg_context *ctx, eg_tensor *const *items, size_t n)
 {
     if (!ctx)
         return eg__null(__func__, "context");
-    if (n > 1024) {
-        eg_fail(EG_EINVAL, "tuple: %zu items, expected at most 1024", n);
+    if (n > EG__MAX_ITEMS) {
+        eg_fail(EG_EINVAL, "tuple: %zu items, expected at most %d", n, EG__MAX_ITEMS);
         return NULL;
     }
     for (size_t i = 0; i < n; i++)

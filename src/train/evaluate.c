@@ -90,6 +90,7 @@ typedef struct kept_norm {
     eg_batch_norm2d *norm;
     eg_tensor *mean, *var, *batches; /* copies, kept */
     eg_opt_f64 momentum;
+    bool cumulative;
 } kept_norm;
 
 struct eg__norm_stats {
@@ -107,16 +108,17 @@ static eg_status collect_norm(void *payload, const char *path, eg_module *m)
 {
     (void)path;
     eg__norm_stats *stats = payload;
-    if (!eg_is_a(m, &eg_batch_norm2d_class))
+    eg_batch_norm2d *norm = (eg_batch_norm2d *)m;
+    if (!eg_is_a(m, &eg_batch_norm2d_class) || norm->no_track_running_stats)
         return EG_OK;
     EG_TRY(eg__grow(&stats->norms, &stats->capacity, stats->n + 1, sizeof *stats->norms));
-    eg_batch_norm2d *norm = (eg_batch_norm2d *)m;
     kept_norm *kept = &stats->norms[stats->n++];
     *kept = (kept_norm){.norm = norm,
                         .mean = kept_copy(norm->running_mean),
                         .var = kept_copy(norm->running_var),
                         .batches = kept_copy(norm->num_batches_tracked),
-                        .momentum = norm->momentum};
+                        .momentum = norm->momentum,
+                        .cumulative = norm->cumulative};
     return kept->mean && kept->var && kept->batches ? EG_OK : eg_error_last()->code;
 }
 
@@ -147,6 +149,7 @@ eg_status eg__norm_stats_restore(eg__norm_stats *stats)
     for (size_t i = 0; stats && i < stats->n; i++) {
         kept_norm *kept = &stats->norms[i];
         kept->norm->momentum = kept->momentum;
+        kept->norm->cumulative = kept->cumulative;
         const eg_tensor *from[] = {kept->mean, kept->var, kept->batches};
         eg_tensor *to[] = {kept->norm->running_mean, kept->norm->running_var, kept->norm->num_batches_tracked};
         for (size_t k = 0; k < EG_COUNT(to); k++) {
@@ -162,8 +165,10 @@ eg_status eg__norm_stats_restore(eg__norm_stats *stats)
 /* With momentum 1/n at the n-th batch the running average is the plain one, and whatever was there before is gone. */
 static void set_momentum(eg__norm_stats *stats, size_t batch)
 {
-    for (size_t i = 0; i < stats->n; i++)
+    for (size_t i = 0; i < stats->n; i++) {
         stats->norms[i].norm->momentum = EG_F64(1.0 / (double)(batch + 1));
+        stats->norms[i].norm->cumulative = false;
+    }
 }
 
 static eg_status next_momentum(void *payload, size_t batch, eg_tensor *output, const eg_batch *data)

@@ -87,15 +87,18 @@ static eg_status train_step(eg_trainer *t)
     return status;
 }
 
-static void log_step(const eg_trainer *t)
+static eg_status log_step(const eg_trainer *t)
 {
     const eg_trainer_options *o = &t->options;
     if (o->log_frequency <= 0 || (int64_t)t->position.batch % o->log_frequency != 0)
-        return;
+        return EG_OK;
     char *text = eg_meter_group_text(t->meters);
+    if (!text)
+        return EG_ENOMEM;
     eg_log(o->ctx, EG_LOG_INFO, "Epoch [%" PRId64 "/%" PRId64 "] Step [%zu/%zu]  %s", t->position.epoch + 1, o->epochs,
-           t->position.batch + 1, eg_loader_size(t->train), text ? text : "");
+           t->position.batch + 1, eg_loader_size(t->train), text);
     eg_free(text);
+    return EG_OK;
 }
 
 static eg_status run_batch(eg_trainer *t)
@@ -103,7 +106,7 @@ static eg_status run_batch(eg_trainer *t)
     int64_t epoch = t->position.epoch, batch = (int64_t)t->position.batch;
     EACH_CALLBACK(t, on_batch_begin, callback_, epoch, batch);
     EG_TRY(train_step(t));
-    log_step(t);
+    EG_TRY(log_step(t));
     EACH_CALLBACK(t, on_batch_end, callback_, epoch, batch);
     return EG_OK;
 }
@@ -176,21 +179,33 @@ static eg_status run_batches(eg_trainer *t)
     return EG_OK;
 }
 
-static eg_status report_epoch(eg_trainer *t)
+static eg_status log_epoch(eg_trainer *t)
 {
-    const eg_trainer_options *o = &t->options;
     char *train = eg_meter_group_summary(t->meters),
-         *valid = t->validation ? eg_meter_group_summary(t->validation_meters) : NULL;
-    eg_log(o->ctx, EG_LOG_INFO, "Epoch [%" PRId64 "/%" PRId64 "]  %s%s%s", t->position.epoch + 1, o->epochs,
-           train ? train : "", valid ? "  validation: " : "", valid ? valid : "");
+         *valid = t->validation && train ? eg_meter_group_summary(t->validation_meters) : NULL;
+    bool made = train && (valid || !t->validation);
+    if (made)
+        eg_log(t->options.ctx, EG_LOG_INFO, "Epoch [%" PRId64 "/%" PRId64 "]  %s%s%s", t->position.epoch + 1,
+               t->options.epochs, train, valid ? "  validation: " : "", valid ? valid : "");
     eg_free(train);
     eg_free(valid);
+    return made ? EG_OK : EG_ENOMEM;
+}
+
+static eg_status report_epoch(eg_trainer *t)
+{
+    EG_TRY(log_epoch(t));
     if (!t->run)
         return EG_OK;
-    return eg__event(t->run, "epoch",
-                     json_pack("{s:I, s:o*, s:o*}", "epoch", (json_int_t)t->position.epoch, "train",
-                               eg__meters_averages(t->meters), "validation",
-                               t->validation ? eg__meters_averages(t->validation_meters) : NULL));
+    json_t *train = eg__meters_averages(t->meters),
+           *valid = t->validation && train ? eg__meters_averages(t->validation_meters) : NULL;
+    bool made = train && (valid || !t->validation);
+    json_t *fields = made ? json_pack("{s:I, s:O, s:O*}", "epoch", (json_int_t)t->position.epoch, "train", train,
+                                      "validation", valid)
+                          : NULL;
+    json_decref(train);
+    json_decref(valid);
+    return eg__event(t->run, "epoch", fields);
 }
 
 static eg_status run_epoch(eg_trainer *t)

@@ -27,8 +27,11 @@ static eg_status edges_build(eg_module *self)
     edges *m = (edges *)self;
     static const char *const keys[] = {"e0", "e1", "e2"};
     for (int i = 0; i < 3; i++)
-        EG_TRY(eg_module_add_child(self, keys[i], &m->e[i], eg_layer_choice(self->ctx, GAINS_ABC(self->ctx), .key = keys[i])));
-    return EG_SLOT(m, merge, eg_input_choice(self->ctx, .choose_from = EG_KEYS("e0", "e1", "e2"), .n_chosen = EG_N(2), .key = "sw"));
+        EG_TRY(eg_module_add_child(self, keys[i], &m->e[i],
+                                   eg_layer_choice(self->ctx, GAINS_ABC(self->ctx), .key = keys[i])));
+    return EG_SLOT(
+        m, merge,
+        eg_input_choice(self->ctx, .choose_from = EG_KEYS("e0", "e1", "e2"), .n_chosen = EG_N(2), .key = "sw"));
 }
 
 static eg_tensor *edges_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
@@ -173,8 +176,10 @@ static void gradients_by_hand(void **state)
 /* Two candidates of a linear classifier's input: the feature itself, or nothing of it. Only the first can learn. */
 static eg_module *make_learner(eg_context *ctx)
 {
-    return eg_sequential(ctx, EG_MODULES(eg_layer_choice(ctx, EG_CHOICES({"blind", make_gain(ctx, 1e-6)}, {"seeing", make_gain(ctx, 1)}), .key = "k"),
-                                         eg_linear(ctx, 2, 2)));
+    return eg_sequential(
+        ctx, EG_MODULES(eg_layer_choice(ctx, EG_CHOICES({"blind", make_gain(ctx, 1e-6)}, {"seeing", make_gain(ctx, 1)}),
+                                        .key = "k"),
+                        eg_linear(ctx, 2, 2)));
 }
 
 static eg_batch make_batch(eg_context *ctx, eg_rng *rng)
@@ -245,7 +250,8 @@ static void the_better_branch_wins(void **state)
     end_search(&s);
 }
 
-/* Adam's first step has length lr (its moments agree), weight decay included: alpha moves by that, against the gradient. */
+/* Adam's first step has length lr (its moments agree), weight decay included: alpha moves by that, against the
+ * gradient. */
 static void a_step_moves_both(void **state)
 {
     (void)state;
@@ -281,6 +287,7 @@ static void state_resumes(void **state)
     assert_ok(eg_optimizer_load_state(resumed.optimizer, "optimizer.", saved));
     assert_ok(resumed.strategy->cls->load(resumed.strategy, "strategy.", saved));
     resumed.data = whole.data;
+    *eg_context_rng(resumed.ctx) = *eg_context_rng(whole.ctx);
     eg_state_free(saved);
     for (int i = 0; i < 5; i++) {
         eg_step_result a = step(&whole), b = step(&resumed);

@@ -19,7 +19,7 @@ static int teardown(void **state)
 
 typedef struct value_case {
     const char *value;
-    double sum;         /* of 1, 10, 100 for p, q, r; -1: nothing chosen; 0: refused */
+    double sum; /* of 1, 10, 100 for p, q, r; -1: nothing chosen; 0: refused */
     const char *error;
 } value_case;
 
@@ -96,7 +96,8 @@ static void keys_are_checked(void **state)
     eg_module *net = eg_new(pick, ctx, false);
     eg_arch *arch = parse_arch("{\"left\": 0, \"right\": 1, \"merg\": [0]}");
     assert_fails(eg_apply_arch(net, arch), EG_EINVAL,
-                 "unexpected keys in the architecture: 'merg' (did you mean 'merge'?); missing keys in the architecture: 'merge'");
+                 "unexpected keys in the architecture: 'merg' (did you mean 'merge'?); missing keys in the "
+                 "architecture: 'merge'");
     eg_fixed_options loose = {.struct_size = sizeof loose, .not_strict = true};
     assert_refused(eg_fixed_architecture(net, arch, &loose), EG_EINVAL, "missing keys in the architecture: 'merge'");
     assert_ok(eg_arch_set(arch, "merge", "[0]"));
@@ -134,7 +135,8 @@ static void choices_give_way(void **state)
     assert_string_equal(eg_mutable_name(p->merge), "merge");
     eg_arch *open = eg_mutator_export(mutator);
     char *text = eg_arch_text(open);
-    assert_string_equal(text, "{\n  \"merge\": [\n    \"left\",\n    \"\"\n  ],\n  \"right\": [\n    0,\n    2\n  ]\n}\n");
+    assert_string_equal(text,
+                        "{\n  \"merge\": [\n    \"left\",\n    \"\"\n  ],\n  \"right\": [\n    0,\n    2\n  ]\n}\n");
     eg_free(text);
     eg_arch_free(open);
     assert_fails(eg_apply_arch(net, arch), EG_EINVAL, "has a FixedMutator already");
@@ -172,8 +174,9 @@ static void a_shared_choice_is_replaced_everywhere(void **state)
 static void one_key_in_many_places(void **state)
 {
     eg_context *ctx = *state;
-    eg_module *net = eg_sequential(ctx, EG_MODULES(eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k"),
-                                                   eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k", .return_mask = true)));
+    eg_module *net =
+        eg_sequential(ctx, EG_MODULES(eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k"),
+                                      eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k", .return_mask = true)));
     eg_arch *arch = parse_arch("{\"k\": \"b\"}");
     eg_mutator *mutator = eg_fixed_architecture(net, arch, NULL);
     assert_made(mutator);
@@ -192,7 +195,8 @@ static void one_key_in_many_places(void **state)
 static void choices_inside_scopes(void **state)
 {
     eg_context *ctx = *state;
-    eg_module *net = eg_sequential(ctx, EG_MODULES(eg_new(part, ctx, "s", EG_MODULES(eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k")))));
+    eg_module *net = eg_sequential(
+        ctx, EG_MODULES(eg_new(part, ctx, "s", EG_MODULES(eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k")))));
     eg_arch *arch = parse_arch("{\"k\": \"c\"}");
     eg_mutator *mutator = eg_fixed_architecture(net, arch, NULL);
     assert_made(mutator);
@@ -264,7 +268,9 @@ static void a_candidate_under_two_names_stays(void **state)
 {
     eg_context *ctx = *state;
     eg_module *same = make_gain(ctx, 3);
-    eg_module *net = eg_sequential(ctx, EG_MODULES(eg_layer_choice(ctx, EG_CHOICES({"a", same}, {"b", eg_module_retain(same)}, {"c", make_gain(ctx, 5)}), .key = "k")));
+    eg_module *net = eg_sequential(
+        ctx, EG_MODULES(eg_layer_choice(
+                 ctx, EG_CHOICES({"a", same}, {"b", eg_module_retain(same)}, {"c", make_gain(ctx, 5)}), .key = "k")));
     eg_arch *arch = parse_arch("{\"k\": [\"a\", \"c\"]}");
     assert_ok(eg_apply_arch(net, arch));
     assert_close(run_on_one(net), 8, 0);

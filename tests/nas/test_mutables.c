@@ -41,7 +41,9 @@ typedef struct sub_choice {
 static void a_subclass_gives_its_name_to_keys(void **state)
 {
     eg_context *ctx = *state;
-    static const eg_class cls = {.struct_size = sizeof(eg_class), .name = "Sub", .super = &eg_layer_choice_class,
+    static const eg_class cls = {.struct_size = sizeof(eg_class),
+                                 .name = "Sub",
+                                 .super = &eg_layer_choice_class,
                                  .instance_size = sizeof(sub_choice)};
     eg_module *m = eg_module_new(&cls, sizeof(sub_choice), &(sub_choice){.base = {.base.ctx = ctx, GAINS_012(ctx)}});
     assert_made(m);
@@ -107,9 +109,11 @@ static void bad_choices_are_refused(void **state)
     assert_refused(eg_layer_choice(ctx, GAINS_ABC(ctx), .reduction = 9), EG_EINVAL, "reduction");
     assert_refused(eg_input_choice(ctx), EG_EINVAL, "neither n_candidates nor choose_from");
     assert_refused(eg_input_choice(ctx, .n_candidates = -1), EG_EINVAL, "n_candidates");
-    assert_refused(eg_input_choice(ctx, .n_candidates = 3, .choose_from = EG_KEYS("", "")), EG_EINVAL, "choose_from names 2");
+    assert_refused(eg_input_choice(ctx, .n_candidates = 3, .choose_from = EG_KEYS("", "")), EG_EINVAL,
+                   "choose_from names 2");
     assert_refused(eg_input_choice(ctx, .choose_from = (const char *const[]){NULL}), EG_EINVAL, "empty");
-    assert_refused(eg_input_choice(ctx, .n_candidates = 2, .n_chosen = EG_N(3)), EG_EINVAL, "n_chosen is 3, expected 0 to 2");
+    assert_refused(eg_input_choice(ctx, .n_candidates = 2, .n_chosen = EG_N(3)), EG_EINVAL,
+                   "n_chosen is 3, expected 0 to 2");
     assert_refused(eg_input_choice(ctx, .n_candidates = 2, .n_chosen = EG_N(0.5)), EG_EINVAL, "n_chosen is 0.5");
     assert_refused(eg_new(part, ctx, .key = NULL, EG_MODULES(make_gain(ctx, 1))), EG_EINVAL, "no key");
     eg_module *plain = make_gain(ctx, 1);
@@ -137,9 +141,12 @@ static void a_search_space_is_described(void **state)
     eg_module *m = eg_new(pick, ctx, .any = true);
     char *text = eg_search_space_text(m);
     assert_made(text);
-    assert_string_equal(text, "{\n  \"left\": {\n    \"_type\": \"layer_choice\",\n    \"_value\": [\n      \"a\",\n      \"b\",\n      \"c\"\n    ]\n  },\n"
-                              "  \"merge\": {\n    \"_type\": \"input_choice\",\n    \"_value\": {\n      \"candidates\": [\n        \"left\",\n        \"right\",\n"
-                              "        \"\"\n      ],\n      \"n_chosen\": null\n    }\n  },\n  \"right\": {\n    \"_type\": \"layer_choice\",\n    \"_value\": [\n"
+    assert_string_equal(text, "{\n  \"left\": {\n    \"_type\": \"layer_choice\",\n    \"_value\": [\n      \"a\",\n   "
+                              "   \"b\",\n      \"c\"\n    ]\n  },\n"
+                              "  \"merge\": {\n    \"_type\": \"input_choice\",\n    \"_value\": {\n      "
+                              "\"candidates\": [\n        \"left\",\n        \"right\",\n"
+                              "        \"\"\n      ],\n      \"n_chosen\": null\n    }\n  },\n  \"right\": {\n    "
+                              "\"_type\": \"layer_choice\",\n    \"_value\": [\n"
                               "      \"0\",\n      \"1\",\n      \"2\"\n    ]\n  }\n}\n");
     eg_free(text);
     eg_module_release(m);
@@ -149,14 +156,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(only_automatic_keys_take_a_number),
-        TEST(a_subclass_gives_its_name_to_keys),
-        TEST(a_layer_choice_lists_its_candidates),
-        TEST(numbered_candidates_keep_their_names),
-        TEST(an_input_choice_knows_its_sources),
-        TEST(bad_choices_are_refused),
-        TEST(a_choice_without_a_mutator_says_so),
-        TEST(a_search_space_is_described),
+        TEST(only_automatic_keys_take_a_number),   TEST(a_subclass_gives_its_name_to_keys),
+        TEST(a_layer_choice_lists_its_candidates), TEST(numbered_candidates_keep_their_names),
+        TEST(an_input_choice_knows_its_sources),   TEST(bad_choices_are_refused),
+        TEST(a_choice_without_a_mutator_says_so),  TEST(a_search_space_is_described),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

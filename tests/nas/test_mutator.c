@@ -64,7 +64,8 @@ static void traversal_orders(void **state)
     assert_int_equal(mutator->n_mutables, 6);
     assert_string_equal(eg_mutable_name(mutator->mutables[2]), "0.0.0");
     assert_ptr_equal(eg_mutable_mutator(mutator->mutables[2]), mutator);
-    assert_fails(eg_mutable_node_traverse(mutator->tree, (eg_traverse_order)7, true, append_key, NULL), EG_EINVAL, "order is 7");
+    assert_fails(eg_mutable_node_traverse(mutator->tree, (eg_traverse_order)7, true, append_key, NULL), EG_EINVAL,
+                 "order is 7");
     eg_module_release(net);
     eg_mutator_detach(mutator);
 }
@@ -87,7 +88,8 @@ static void attaching_is_refused(void **state)
     eg_module *net = eg_new(pick, ctx, false);
     eg_mutator *mutator = eg_random_mutator_new(net);
     assert_made(mutator);
-    assert_refused(eg_darts_mutator_new(net), EG_EINVAL, "has a RandomMutator already: detach it before attaching a DartsMutator");
+    assert_refused(eg_darts_mutator_new(net), EG_EINVAL,
+                   "has a RandomMutator already: detach it before attaching a DartsMutator");
     assert_ptr_equal(eg_module_mutator(net), mutator);
     eg_mutator_detach(mutator);
     assert_null(eg_module_mutator(net));
@@ -111,7 +113,8 @@ static void attaching_is_refused(void **state)
 static void sources_must_come_before(void **state)
 {
     eg_context *ctx = *state;
-    eg_module *net = eg_sequential(ctx, EG_MODULES(eg_input_choice(ctx, .choose_from = EG_KEYS("later"), .key = "ic"), make_choice(ctx, "later")));
+    eg_module *net = eg_sequential(
+        ctx, EG_MODULES(eg_input_choice(ctx, .choose_from = EG_KEYS("later"), .key = "ic"), make_choice(ctx, "later")));
     assert_refused(attach(net), EG_EINVAL, "'ic' chooses from 'later'");
     eg_module_release(net);
     /* its own key counts as one that has appeared, and so does that of the scope around it */
@@ -125,7 +128,8 @@ static void sources_must_come_before(void **state)
 static void one_key_has_one_size(void **state)
 {
     eg_context *ctx = *state;
-    eg_module *net = eg_sequential(ctx, EG_MODULES(make_choice(ctx, "k"), eg_layer_choice(ctx, EG_MODULES(make_gain(ctx, 1)), .key = "k")));
+    eg_module *net = eg_sequential(
+        ctx, EG_MODULES(make_choice(ctx, "k"), eg_layer_choice(ctx, EG_MODULES(make_gain(ctx, 1)), .key = "k")));
     assert_refused(attach(net), EG_EINVAL, "key 'k' has 3 candidates at '0' and 1 at '1'");
     eg_module_release(net);
     net = eg_sequential(ctx, EG_MODULES(make_choice(ctx, "k"), eg_input_choice(ctx, .n_candidates = 3, .key = "k")));
@@ -170,7 +174,8 @@ static void decide(eg_mutator *mutator, mask_kind kind, const double *w, size_t 
     else if (kind == WEIGHTS)
         assert_ok(eg_decisions_set_weights(mutator->current, key, w, n));
     else
-        assert_ok(eg_decisions_set_tensor(mutator->current, key, eg_from_data(mutator->ctx, EG_SHAPE((int64_t)n), values)));
+        assert_ok(
+            eg_decisions_set_tensor(mutator->current, key, eg_from_data(mutator->ctx, EG_SHAPE((int64_t)n), values)));
 }
 
 typedef struct reduction_case {
@@ -277,7 +282,8 @@ static void forward_is_refused(void **state)
     decide(mutator, BOOLS, (const double[]){1, 1, 0}, 3);
     assert_ok(eg_module_set_child(m, "b", NULL));
     assert_refused(eg_call(m, x), EG_EINVAL, "candidate 'b' is chosen, but was removed");
-    assert_fails(eg_decisions_set_weights(mutator->current, "k", (const double[]){NAN}, 1), EG_EINVAL, "not a finite number");
+    assert_fails(eg_decisions_set_weights(mutator->current, "k", (const double[]){NAN}, 1), EG_EINVAL,
+                 "not a finite number");
     eg_mutator_detach(mutator);
     eg_module_release(m);
     m = eg_input_choice(ctx, .n_candidates = 2, .key = "k");
@@ -312,8 +318,12 @@ static eg_status note_exit(eg_mutator *self, eg_module *scope)
     return note(self, '-', scope);
 }
 
-static const eg_mutator_class tracer_class = {.struct_size = sizeof(eg_mutator_class), .name = "Tracer", .super = &eg_random_mutator_class,
-                                              .instance_size = sizeof(tracer), .enter_mutable_scope = note_enter, .exit_mutable_scope = note_exit};
+static const eg_mutator_class tracer_class = {.struct_size = sizeof(eg_mutator_class),
+                                              .name = "Tracer",
+                                              .super = &eg_random_mutator_class,
+                                              .instance_size = sizeof(tracer),
+                                              .enter_mutable_scope = note_enter,
+                                              .exit_mutable_scope = note_exit};
 
 static void scopes_are_entered_and_left(void **state)
 {
@@ -345,12 +355,19 @@ typedef struct export_case {
 } export_case;
 
 static const export_case export_cases[] = {
-    {0, BOOLS, {1, 0, 1}, "[0, 2]"}, {0, WEIGHTS, {1, 0, 0}, "0"},  {0, BOOLS, {0, 0, 0}, "[]"},
+    {0, BOOLS, {1, 0, 1}, "[0, 2]"},
+    {0, WEIGHTS, {1, 0, 0}, "0"},
+    {0, BOOLS, {0, 0, 0}, "[]"},
     {0, WEIGHTS, {.5, 0, .25}, "[0.5, 0.0, 0.25]"},
-    {1, BOOLS, {0, 1, 0}, "\"b\""},  {1, BOOLS, {1, 1, 0}, "[\"a\", \"b\"]"}, {1, TENSOR, {0, 0, 1}, "\"c\""},
-    {1, TENSOR, {.5, 0, .25}, "[0.5, 0.0, 0.25]"}, {1, WEIGHTS, {2, 0, 0}, "[2.0, 0.0, 0.0]"},
+    {1, BOOLS, {0, 1, 0}, "\"b\""},
+    {1, BOOLS, {1, 1, 0}, "[\"a\", \"b\"]"},
+    {1, TENSOR, {0, 0, 1}, "\"c\""},
+    {1, TENSOR, {.5, 0, .25}, "[0.5, 0.0, 0.25]"},
+    {1, WEIGHTS, {2, 0, 0}, "[2.0, 0.0, 0.0]"},
     {2, BOOLS, {0, 1, 0}, "1"},
-    {3, BOOLS, {1, 0, 1}, "[\"k\", \"\"]"}, {3, BOOLS, {0, 0, 1}, "\"\""}, {4, BOOLS, {1, 0, 1}, "[0, 2]"},
+    {3, BOOLS, {1, 0, 1}, "[\"k\", \"\"]"},
+    {3, BOOLS, {0, 0, 1}, "\"\""},
+    {4, BOOLS, {1, 0, 1}, "[0, 2]"},
 };
 
 static void exports(void **state)
@@ -360,10 +377,15 @@ static void exports(void **state)
         const export_case *c = &export_cases[i];
         eg_module *m = c->choice == 0   ? eg_layer_choice(ctx, GAINS_012(ctx), .key = "k")
                        : c->choice == 1 ? eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k")
-                       : c->choice == 2 ? eg_layer_choice(ctx, EG_CHOICES({"3", make_gain(ctx, 1)}, {"5", make_gain(ctx, 1)}, {"7", make_gain(ctx, 1)}), .key = "k")
+                       : c->choice == 2 ? eg_layer_choice(ctx,
+                                                          EG_CHOICES({"3", make_gain(ctx, 1)}, {"5", make_gain(ctx, 1)},
+                                                                     {"7", make_gain(ctx, 1)}),
+                                                          .key = "k")
                        : c->choice == 3 ? eg_input_choice(ctx, .choose_from = EG_KEYS("k", "l", ""), .key = "k")
                                         : eg_input_choice(ctx, .n_candidates = 3, .key = "k");
-        eg_module *net = c->choice == 3 ? eg_sequential(ctx, EG_MODULES(eg_new(part, ctx, "l", EG_MODULES(make_gain(ctx, 1))), m)) : m;
+        eg_module *net = c->choice == 3
+                             ? eg_sequential(ctx, EG_MODULES(eg_new(part, ctx, "l", EG_MODULES(make_gain(ctx, 1))), m))
+                             : m;
         eg_mutator *mutator = attach(net);
         assert_made(mutator);
         eg_mutator view = *mutator;
@@ -439,7 +461,8 @@ static void architectures_are_kept(void **state)
     eg_arch *loaded = eg_arch_load(path);
     assert_true(eg_arch_equal(arch, loaded));
     char *text = eg_arch_text(loaded);
-    assert_string_equal(text, "{\n  \"a\": \"x\",\n  \"b\": [],\n  \"c\": [\n    0.10000000000000001,\n    2.0\n  ]\n}\n");
+    assert_string_equal(text,
+                        "{\n  \"a\": \"x\",\n  \"b\": [],\n  \"c\": [\n    0.10000000000000001,\n    2.0\n  ]\n}\n");
     eg_free(text);
     assert_ok(eg_arch_set(loaded, "aa", "3"));
     assert_string_equal(eg_arch_key(loaded, 1), "aa");

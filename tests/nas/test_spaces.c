@@ -7,7 +7,8 @@ enum { ARCHITECTURES = 20 };
 
 static eg_space_options options_for(int64_t channels, int64_t side)
 {
-    return (eg_space_options){.struct_size = sizeof(eg_space_options), .input = EG_SHAPE(channels, side, side), .classes = 10};
+    return (eg_space_options){
+        .struct_size = sizeof(eg_space_options), .input = EG_SHAPE(channels, side, side), .classes = 10};
 }
 
 static void darts_has_the_parameters_of_its_authors(void **state)
@@ -39,7 +40,8 @@ static void darts_has_the_parameters_of_its_authors(void **state)
     eg_module *cell = eg_module_find(net, "cells.0");
     assert_made(cell);
     /* the channels of a reduction cell are twice those before: 96 * 32 instead of 96 * 16 to preprocess, edges of 32 */
-    assert_int_equal(eg_module_n_parameters(cell), 2 * 48 * 32 + 14 * (4 * 32 * 32 + 2 * 32 * 32 + 32 * (9 * 3 + 25 * 3)) + 8 * 32 * 32);
+    assert_int_equal(eg_module_n_parameters(cell),
+                     2 * 48 * 32 + 14 * (4 * 32 * 32 + 2 * 32 * 32 + 32 * (9 * 3 + 25 * 3)) + 8 * 32 * 32);
     eg_module_release(net);
     eg_context_free(ctx);
 }
@@ -155,8 +157,12 @@ static void any_image_of_eight_or_more(void **state)
     for (const eg_space *const *space = eg_spaces(); *space != NULL; space++) {
         for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
             eg_context *ctx = eg_context_new(.threads = 2);
-            eg_space_options options = {.struct_size = sizeof options, .input = EG_SHAPE(i % 2 == 0 ? 1 : 3, sides[i][0], sides[i][1]),
-                                        .classes = 7, .channels = 4, .layers = 3, .drop_path = 0.2};
+            eg_space_options options = {.struct_size = sizeof options,
+                                        .input = EG_SHAPE(i % 2 == 0 ? 1 : 3, sides[i][0], sides[i][1]),
+                                        .classes = 7,
+                                        .channels = 4,
+                                        .layers = 3,
+                                        .drop_path = 0.2};
             eg_module *net = eg_space_build(ctx, (*space)->name, &options);
             assert_made(net);
             eg_mutator *mutator = eg_darts_mutator_new(net);

@@ -86,9 +86,11 @@ static void starting_is_refused(void **state)
     }
     eg_mutator_detach(mutator);
     eg_strategy_options options = {.struct_size = sizeof options, .arch_lr = -1};
-    assert_refused(eg_strategy_new(eg_strategy_find("darts"), net, optimizer, NULL, &options), EG_EINVAL, "arch_lr is -1");
+    assert_refused(eg_strategy_new(eg_strategy_find("darts"), net, optimizer, NULL, &options), EG_EINVAL,
+                   "arch_lr is -1");
     eg_module *plain = make_gain(ctx, 1);
-    assert_refused(eg_strategy_new(eg_strategy_find("darts"), plain, optimizer, NULL, NULL), EG_EINVAL, "no layer choice");
+    assert_refused(eg_strategy_new(eg_strategy_find("darts"), plain, optimizer, NULL, NULL), EG_EINVAL,
+                   "no layer choice");
     assert_null(eg_module_mutator(plain));
     eg_strategy *strategy = eg_strategy_new(eg_strategy_find("darts"), net, optimizer, NULL, NULL);
     assert_made(strategy);

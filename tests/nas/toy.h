@@ -27,7 +27,8 @@ static inline eg_tensor *gain_forward(eg_module *self, eg_tensor *const *in, siz
     return eg_mul(in[0], ((gain *)self)->weight);
 }
 
-static EG_CLASS(gain, .build = gain_build, .forward = gain_forward, .fields = EG_FIELDS(EG_FLOAT(gain, factor, .help = "of x")));
+static EG_CLASS(gain, .build = gain_build, .forward = gain_forward,
+                .fields = EG_FIELDS(EG_FLOAT(gain, factor, .help = "of x")));
 
 static inline eg_module *make_gain(eg_context *ctx, double factor)
 {
@@ -84,7 +85,8 @@ static inline eg_tensor *pick_forward(eg_module *self, eg_tensor *const *in, siz
     return eg_call(p->merge, eg_call(p->left, in[0]), eg_call(p->right, in[0]), in[0]);
 }
 
-static EG_CLASS(pick, .build = pick_build, .forward = pick_forward, .fields = EG_FIELDS(EG_BOOL(pick, any, .help = "any number")));
+static EG_CLASS(pick, .build = pick_build, .forward = pick_forward,
+                .fields = EG_FIELDS(EG_BOOL(pick, any, .help = "any number")));
 
 /* The number that a model makes of one. */
 static inline double run_on_one(eg_module *m)

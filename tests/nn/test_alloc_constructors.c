@@ -208,8 +208,10 @@ static eg_status module_list(void *payload)
 
 static eg_tensor *keep_output(void *payload, eg_module *m, eg_tensor *t, bool *failed)
 {
-    (void)payload, (void)m, (void)failed;
-    return eg_affine(t, 2, 0);
+    (void)payload, (void)m;
+    eg_tensor *twice = eg_affine(t, 2, 0);
+    *failed = !twice;
+    return twice;
 }
 
 static eg_status operate(eg_module *m)
@@ -217,8 +219,9 @@ static eg_status operate(eg_module *m)
     uint64_t id;
     EG_TRY(eg_module_add_pre_hook(m, keep_output, NULL, &id));
     EG_TRY(eg_module_add_hook(eg_module_find(m, "conv"), keep_output, NULL, &id));
-    EG_TRY(eg_module_set_child(m, "norm", eg_relu(m->ctx)));
-    EG_TRY(eg_module_set_child(m, "fc", eg_identity(m->ctx)));
+    eg_module *child = eg_identity(m->ctx);
+    EG_TRY(alloc_made(child));
+    EG_TRY(eg_module_set_child(m, "fc", child));
     EG_TRY(eg_append(m, eg_linear(m->ctx, 2, 5, .no_bias = true)));
     EG_TRY(eg_module_remove_child(m, "norm"));
     EG_TRY(eg_module_add_buffer(m, "extra", NULL, eg_zeros(m->ctx, EG_SHAPE(3))));
@@ -416,8 +419,19 @@ static eg_status with_scheduler(world *w, eg_scheduler *(*make)(eg_optimizer *op
 SCHEDULE(step_lr, eg_step_lr(optimizer, 2, 0.5))
 SCHEDULE(multi_step_lr, eg_multi_step_lr(optimizer, (const int64_t[]){1, 2}, 2, 0.5))
 SCHEDULE(cosine_lr, eg_cosine_lr(optimizer, 10, 0))
-SCHEDULE(warmup_lr, eg_linear_warmup_lr(optimizer, 2, 0.1, eg_cosine_lr(optimizer, 10, 0)))
+SCHEDULE(warmup_lr, eg_linear_warmup_lr(optimizer, 2, 0.1, NULL))
 SCHEDULE(one_cycle_lr, eg_one_cycle_lr(optimizer, 0.1, 10, 0, 0, 0))
+
+static eg_scheduler *make_warmup_after(eg_optimizer *optimizer)
+{
+    eg_scheduler *after = eg_cosine_lr(optimizer, 10, 0);
+    return after ? eg_linear_warmup_lr(optimizer, 2, 0.1, after) : NULL;
+}
+
+static eg_status warmup_after(void *payload)
+{
+    return with_scheduler(payload, make_warmup_after);
+}
 
 /* ---- data ---- */
 
@@ -527,76 +541,77 @@ static eg_status module_files(void *payload)
 /* ---- the table ---- */
 
 static const alloc_row rows[] = {
-    {"eg_context_new_with", context},
-    {"eg_zeros", zeros},
-    {"eg_ones", ones},
-    {"eg_full", full},
-    {"eg_randn", randn},
-    {"eg_rand", rand_},
-    {"eg_from_data", from_data},
-    {"eg_from_labels", from_labels},
-    {"eg_shape_only", shape_only},
-    {"eg_empty", empty},
-    {"eg_tensor_copy", copy},
-    {"eg_detach", detach},
-    {"eg_tape_begin", tape},
-    {"eg_tuple", tuple},
-    {"eg_tensor_read eg_tensor_write eg_tensor_assign eg_tensor_print", numbers},
-    {"eg_gradcheck", gradcheck},
-    {"eg_conv2d_class", conv2d},
-    {"eg_linear_class", linear},
-    {"eg_batch_norm2d_class", batch_norm2d},
-    {"eg_max_pool2d_class", max_pool2d},
-    {"eg_avg_pool2d_class", avg_pool2d},
-    {"eg_adaptive_avg_pool2d_class", adaptive_avg_pool2d},
-    {"eg_global_avg_pool2d_class", global_avg_pool2d},
-    {"eg_relu_class", relu},
-    {"eg_relu6_class", relu6},
-    {"eg_sigmoid_class", sigmoid},
-    {"eg_tanh_class", tanh_},
-    {"eg_gelu_class", gelu},
-    {"eg_silu_class", silu},
-    {"eg_hardswish_class", hardswish},
-    {"eg_hardsigmoid_class", hardsigmoid},
-    {"eg_identity_class", identity},
-    {"eg_leaky_relu_class", leaky_relu},
-    {"eg_softmax_class", softmax},
-    {"eg_log_softmax_class", log_softmax},
-    {"eg_dropout_class", dropout},
-    {"eg_drop_path_class", drop_path},
-    {"eg_flatten_class", flatten},
-    {"eg_sequential_class eg_module_new eg_module_call", sequential},
-    {"eg_sequential_class (named)", named},
-    {"eg_module_list_class eg_append", module_list},
-    {"eg_module_clone eg_module_set_child eg_module_remove_child eg_module_add_hook eg_module_add_pre_hook", surgery},
-    {"eg_module_walk eg_module_walk_tensors eg_module_n_parameters", walks},
-    {"eg_module_text", text},
-    {"eg_module_print", print},
-    {"eg_trace_new eg_trace_text", trace},
-    {"eg_state_new eg_state_put eg_module_state eg_module_load_state", state},
-    {"eg_init_uniform eg_init_normal eg_init_constant eg_init_kaiming_uniform eg_init_kaiming_normal", init},
-    {"eg_sgd_with eg_optimizer_add eg_optimizer_step eg_optimizer_state eg_optimizer_load_state", sgd},
-    {"eg_adam_with", adam},
-    {"eg_adamw_with", adamw},
-    {"eg_optimizer_add_module", add_module},
-    {"eg_step_lr", step_lr},
-    {"eg_multi_step_lr", multi_step_lr},
-    {"eg_cosine_lr", cosine_lr},
-    {"eg_linear_warmup_lr", warmup_lr},
-    {"eg_one_cycle_lr", one_cycle_lr},
-    {"eg_dataset_open_with (csv)", open_csv},
-    {"eg_dataset_open_with (idx)", open_idx},
-    {"eg_dataset_open_with (fashion-mnist)", open_fashion},
-    {"eg_dataset_open_with (cifar10)", open_cifar},
-    {"eg_dataset_from_arrays", from_arrays},
-    {"eg_dataset_subset", subset},
-    {"eg_dataset_sample", sample},
-    {"eg_dataset_divide", divide},
-    {"eg_loader_new_with eg_loader_start eg_loader_next", loader},
-    {"eg_loader_new_with (workers)", loader_workers},
-    {"eg_safetensors_load", safetensors_load},
-    {"eg_safetensors_save", safetensors_save},
-    {"eg_module_save eg_module_load", module_files},
+    {"eg_context_new_with", context, false},
+    {"eg_zeros", zeros, false},
+    {"eg_ones", ones, false},
+    {"eg_full", full, false},
+    {"eg_randn", randn, false},
+    {"eg_rand", rand_, false},
+    {"eg_from_data", from_data, false},
+    {"eg_from_labels", from_labels, false},
+    {"eg_shape_only", shape_only, false},
+    {"eg_empty", empty, false},
+    {"eg_tensor_copy", copy, false},
+    {"eg_detach", detach, false},
+    {"eg_tape_begin", tape, false},
+    {"eg_tuple", tuple, false},
+    {"eg_tensor_read eg_tensor_write eg_tensor_assign eg_tensor_print", numbers, false},
+    {"eg_gradcheck", gradcheck, false},
+    {"eg_conv2d_class", conv2d, false},
+    {"eg_linear_class", linear, false},
+    {"eg_batch_norm2d_class", batch_norm2d, false},
+    {"eg_max_pool2d_class", max_pool2d, false},
+    {"eg_avg_pool2d_class", avg_pool2d, false},
+    {"eg_adaptive_avg_pool2d_class", adaptive_avg_pool2d, false},
+    {"eg_global_avg_pool2d_class", global_avg_pool2d, false},
+    {"eg_relu_class", relu, false},
+    {"eg_relu6_class", relu6, false},
+    {"eg_sigmoid_class", sigmoid, false},
+    {"eg_tanh_class", tanh_, false},
+    {"eg_gelu_class", gelu, false},
+    {"eg_silu_class", silu, false},
+    {"eg_hardswish_class", hardswish, false},
+    {"eg_hardsigmoid_class", hardsigmoid, false},
+    {"eg_identity_class", identity, false},
+    {"eg_leaky_relu_class", leaky_relu, false},
+    {"eg_softmax_class", softmax, false},
+    {"eg_log_softmax_class", log_softmax, false},
+    {"eg_dropout_class", dropout, false},
+    {"eg_drop_path_class", drop_path, false},
+    {"eg_flatten_class", flatten, false},
+    {"eg_sequential_class eg_module_new eg_module_call", sequential, false},
+    {"eg_sequential_class (named)", named, false},
+    {"eg_module_list_class eg_append", module_list, false},
+    {"eg_module_clone eg_module_set_child eg_module_remove_child eg_module_add_hook eg_module_add_pre_hook", surgery, false},
+    {"eg_module_walk eg_module_walk_tensors eg_module_n_parameters", walks, false},
+    {"eg_module_text", text, false},
+    {"eg_module_print", print, false},
+    {"eg_trace_new eg_trace_text", trace, false},
+    {"eg_state_new eg_state_put eg_module_state eg_module_load_state", state, false},
+    {"eg_init_uniform eg_init_normal eg_init_constant eg_init_kaiming_uniform eg_init_kaiming_normal", init, false},
+    {"eg_sgd_with eg_optimizer_add eg_optimizer_step eg_optimizer_state eg_optimizer_load_state", sgd, false},
+    {"eg_adam_with", adam, false},
+    {"eg_adamw_with", adamw, false},
+    {"eg_optimizer_add_module", add_module, false},
+    {"eg_step_lr", step_lr, false},
+    {"eg_multi_step_lr", multi_step_lr, false},
+    {"eg_cosine_lr", cosine_lr, false},
+    {"eg_linear_warmup_lr", warmup_lr, false},
+    {"eg_linear_warmup_lr (then another)", warmup_after, false},
+    {"eg_one_cycle_lr", one_cycle_lr, false},
+    {"eg_dataset_open_with (csv)", open_csv, false},
+    {"eg_dataset_open_with (idx)", open_idx, false},
+    {"eg_dataset_open_with (fashion-mnist)", open_fashion, false},
+    {"eg_dataset_open_with (cifar10)", open_cifar, false},
+    {"eg_dataset_from_arrays", from_arrays, false},
+    {"eg_dataset_subset", subset, false},
+    {"eg_dataset_sample", sample, false},
+    {"eg_dataset_divide", divide, false},
+    {"eg_loader_new_with eg_loader_start eg_loader_next", loader, false},
+    {"eg_loader_new_with (workers)", loader_workers, false},
+    {"eg_safetensors_load", safetensors_load, true},
+    {"eg_safetensors_save", safetensors_save, true},
+    {"eg_module_save eg_module_load", module_files, true},
 };
 
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
@@ -607,7 +622,8 @@ static const alloc_table table = {.backend = "ref",
                                   .teardown = teardown,
                                   .check = check,
                                   .rows = rows,
-                                  .n_rows = N_ROWS};
+                                  .n_rows = N_ROWS,
+                                  .dense = 300};
 
 /* Nothing half written is left anywhere, and what was written is whole. */
 static void test_files_left_behind(void **unused)

@@ -327,42 +327,43 @@ static eg_status run_directory(void *payload)
 /* ---- the tables ---- */
 
 static const alloc_row steps[] = {
-    {"a training step", step},
-    {"a supernet step (darts)", darts_step},
-    {"a supernet step (spos)", spos_step},
+    {"a training step", step, false},
+    {"a supernet step (darts)", darts_step, false},
+    {"a supernet step (spos)", spos_step, false},
 };
 
 static const alloc_row rows[] = {
-    {"eg_meter_group_new eg_meter_group_update", meters},
-    {"eg_meter_group_text", meter_text},
-    {"eg_meter_group_summary", meter_summary},
-    {"eg_callback_new", callback},
-    {"eg_architecture_checkpoint", architecture_checkpoint},
-    {"eg_model_checkpoint", model_checkpoint},
-    {"eg_lr_scheduler_callback", scheduler_callback},
-    {"eg_trainer_new_with", trainer_new},
-    {"eg_trainer_train", trainer_train},
-    {"eg_trainer_train (run)", trainer_run},
-    {"eg_trainer_validate", trainer_validate},
-    {"eg_trainer_checkpoint eg_trainer_restore", trainer_checkpoint},
-    {"eg_trainer_export", export_arch},
-    {"eg_evaluate", evaluate},
-    {"eg_search_new_with", search_new},
-    {"eg_search_run (darts)", search_darts},
-    {"eg_search_run (spos)", search_spos},
-    {"eg_search_run (random)", search_random},
-    {"eg_run_create eg_run_load eg_run_event", run_directory},
+    {"eg_meter_group_new eg_meter_group_update", meters, false},
+    {"eg_meter_group_text", meter_text, false},
+    {"eg_meter_group_summary", meter_summary, false},
+    {"eg_callback_new", callback, false},
+    {"eg_architecture_checkpoint", architecture_checkpoint, false},
+    {"eg_model_checkpoint", model_checkpoint, false},
+    {"eg_lr_scheduler_callback", scheduler_callback, false},
+    {"eg_trainer_new_with", trainer_new, false},
+    {"eg_trainer_train", trainer_train, false},
+    {"eg_trainer_train (run)", trainer_run, true},
+    {"eg_trainer_validate", trainer_validate, false},
+    {"eg_trainer_checkpoint eg_trainer_restore", trainer_checkpoint, true},
+    {"eg_trainer_export", export_arch, false},
+    {"eg_evaluate", evaluate, false},
+    {"eg_search_new_with", search_new, false},
+    {"eg_search_run (darts)", search_darts, true},
+    {"eg_search_run (spos)", search_spos, true},
+    {"eg_search_run (random)", search_random, true},
+    {"eg_run_create eg_run_load eg_run_event", run_directory, true},
 };
 
 enum { N_STEPS = sizeof steps / sizeof steps[0], N_ROWS = sizeof rows / sizeof rows[0] };
 
-#define TABLE(backend_, rows_, n)                                                                                      \
+#define TABLE(backend_, rows_, n, dense_)                                                                              \
     {                                                                                                                  \
         .backend = backend_, .world_size = sizeof(world), .setup = setup, .teardown = teardown, .check = check,        \
-        .rows = rows_, .n_rows = n                                                                                     \
+        .rows = rows_, .n_rows = n, .dense = dense_                                                                    \
     }
 
-static const alloc_table ref_steps = TABLE("ref", steps, N_STEPS), dnnl_steps = TABLE("dnnl", steps, N_STEPS), table = TABLE("ref", rows, N_ROWS);
+static const alloc_table ref_steps = TABLE("ref", steps, N_STEPS, 300), dnnl_steps = TABLE("dnnl", steps, N_STEPS, 100),
+                         table = TABLE("ref", rows, N_ROWS, 40);
 
 static void test_complete(void **unused)
 {

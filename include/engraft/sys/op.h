@@ -1,4 +1,4 @@
-/*
+/** @file
  * engraft/sys/op.h - making operations of one's own. The built-in ones are made exactly so.
  *
  * An operation is a const record of functions; eg_apply() runs it: it checks the inputs, infers the shapes of the
@@ -14,6 +14,7 @@
 extern "C" {
 #endif
 
+/** An operation. */
 typedef struct eg_op eg_op;
 
 /** Type and shape of a tensor. */
@@ -23,20 +24,21 @@ typedef struct eg_spec {
     eg_shape shape;
 } eg_spec;
 
+/** The most outputs that an operation has. */
 #define EG_OP_MAX_OUTPUTS 4
 
 /** One application of an operation, as its functions see it. */
 typedef struct eg_op_call {
     eg_context *ctx;
     const eg_op *op;
-    const void *attrs;       /* op->attrs_size bytes */
-    eg_tensor *const *in;    /* [n_in]; eg_none where an optional input is absent; never NULL */
+    const void *attrs;    /**< op->attrs_size bytes */
+    eg_tensor *const *in; /**< [n_in]; eg_none where an optional input is absent; never NULL */
     size_t n_in;
-    eg_tensor **out;         /* [n_out]; allocated, not initialized, before forward is called */
+    eg_tensor **out; /**< [n_out]; allocated, not initialized, before forward is called */
     size_t n_out;
-    bool recording;          /* something will be differentiated: see needs_grad */
-    const bool *needs_grad;  /* [n_in]: whether backward will be asked for this input's gradient */
-    void *record;            /* internal */
+    bool recording;         /**< something will be differentiated: see needs_grad */
+    const bool *needs_grad; /**< [n_in]: whether backward will be asked for this input's gradient */
+    void *record;           /**< internal */
 } eg_op_call;
 
 /** One step of backward. */
@@ -45,20 +47,21 @@ typedef struct eg_op_grad {
     const eg_op *op;
     const void *attrs;
     size_t n_in, n_out, n_saved;
-    const eg_spec *in_spec;        /* [n_in] types and shapes of the inputs; ndim 0 for eg_none */
-    const bool *needs_grad;        /* [n_in] */
-    eg_tensor *const *saved;       /* [n_saved] what forward gave to eg_op_save(), in that order */
-    eg_tensor *const *grad_out;    /* [n_out]; NULL where no gradient arrived (never all) */
-    eg_tensor **grad_in;           /* [n_in] to fill where needed, by eg_op_grad_new() or eg_op_grad_pass() */
+    const eg_spec *in_spec;     /**< [n_in] types and shapes of the inputs; ndim 0 for eg_none */
+    const bool *needs_grad;     /**< [n_in] */
+    eg_tensor *const *saved;    /**< [n_saved] what forward gave to eg_op_save(), in that order */
+    eg_tensor *const *grad_out; /**< [n_out]; NULL where no gradient arrived (never all) */
+    eg_tensor **grad_in;        /**< [n_in] to fill where needed, by eg_op_grad_new() or eg_op_grad_pass() */
 } eg_op_grad;
 
+/** The record of an operation, const and static: tapes point at it. */
 struct eg_op {
     size_t struct_size;
-    const char *name;   /* in messages, traces and tests */
-    size_t attrs_size;  /* of the plain struct of attributes (no pointers in it); 0 = none */
-    size_t n_out;       /* 0 = 1 */
-    uint32_t optional;  /* bit i: input i may be eg_none */
-    bool makes_outputs; /* forward sets out[] itself (views), to references that it hands over (eg_tensor_keep): not
+    const char *name;   /**< in messages, traces and tests */
+    size_t attrs_size;  /**< of the plain struct of attributes (no pointers in it); 0 = none */
+    size_t n_out;       /**< 0 = 1 */
+    uint32_t optional;  /**< bit i: input i may be eg_none */
+    bool makes_outputs; /**< forward sets out[] itself (views), to references that it hands over (eg_tensor_keep): not
                            allocated before. Also called for shape-only inputs */
     /** Sets out[0 .. n_out-1] from the inputs' shapes, or fails saying what does not fit (the name of the operation
      *  and of the module are put before the text). Not called when makes_outputs. */

@@ -9,7 +9,7 @@
 
 #include <inttypes.h>
 
-enum { CHANNELS = 24, LAYERS = 4 };
+enum { CHANNELS = 16, LAYERS = 4 };
 
 static eg_module *norm(eg_context *ctx, int64_t channels)
 {
@@ -18,14 +18,16 @@ static eg_module *norm(eg_context *ctx, int64_t channels)
 
 static eg_module *conv(eg_context *ctx, int64_t in_channels, int64_t out_channels, int64_t stride)
 {
-    return eg_sequential(ctx, EG_MODULES(eg_conv2d(ctx, in_channels, out_channels, 3, .stride = stride, .padding = 1, .no_bias = true),
-                                         norm(ctx, out_channels)));
+    return eg_sequential(
+        ctx, EG_MODULES(eg_conv2d(ctx, in_channels, out_channels, 3, .stride = stride, .padding = 1, .no_bias = true),
+                        norm(ctx, out_channels)));
 }
 
 static eg_module *sep_conv(eg_context *ctx, int64_t c, int64_t kernel)
 {
-    return eg_sequential(ctx, EG_MODULES(eg_conv2d(ctx, c, c, kernel, .padding = kernel / 2, .groups = c, .no_bias = true),
-                                         eg_conv2d(ctx, c, c, 1, .no_bias = true), norm(ctx, c)));
+    return eg_sequential(ctx,
+                         EG_MODULES(eg_conv2d(ctx, c, c, kernel, .padding = kernel / 2, .groups = c, .no_bias = true),
+                                    eg_conv2d(ctx, c, c, 1, .no_bias = true), norm(ctx, c)));
 }
 
 static eg_module *pool(eg_context *ctx, int64_t c)
@@ -37,7 +39,8 @@ static eg_module *layer(eg_context *ctx, const char *key, int64_t c)
 {
     return eg_layer_choice(ctx,
                            EG_CHOICES({"conv3x3", conv(ctx, c, c, 1)}, {"sep3x3", sep_conv(ctx, c, 3)},
-                                      {"sep5x5", sep_conv(ctx, c, 5)}, {"maxpool", pool(ctx, c)}, {"skip", eg_identity(ctx)}),
+                                      {"sep5x5", sep_conv(ctx, c, 5)}, {"maxpool", pool(ctx, c)},
+                                      {"skip", eg_identity(ctx)}),
                            .key = key);
 }
 
@@ -74,10 +77,11 @@ static eg_tensor *cell_forward(eg_module *self, eg_tensor *const *in, size_t n_i
     return eg_call(c->norm, eg_add(y, eg_call(c->shortcut, in[0])));
 }
 
-static EG_NAMED_CLASS(cell, "Cell", .build = cell_build, .forward = cell_forward,
-                      .fields = EG_FIELDS(EG_INT(cell, index, .min = 0, .max = -1, .help = "number of the cell, in its keys"),
-                                          EG_INT(cell, channels, .min = 1, .max = -1, .help = "channels in and out"),
-                                          EG_FLOAT(cell, drop_path, .min = 0, .max = 1, .help = "layers dropped in training")));
+static EG_NAMED_CLASS(
+    cell, "Cell", .build = cell_build, .forward = cell_forward,
+    .fields = EG_FIELDS(EG_INT(cell, index, .min = 0, .max = -1, .help = "number of the cell, in its keys"),
+                        EG_INT(cell, channels, .min = 1, .max = -1, .help = "channels in and out"),
+                        EG_FLOAT(cell, drop_path, .min = 0, .max = 1, .help = "layers dropped in training")));
 
 /* ---- the network ---- */
 
@@ -106,7 +110,8 @@ static eg_module *build(eg_context *ctx, const eg_space_options *o)
     return NULL;
 }
 
-const eg_space eg__cells_space = {.name = "cells",
-                                  .help = "a chain of residual cells, two open layers and an open shortcut each; quick on processors",
-                                  .source = "after He et al., CVPR 2016, and Howard et al., 2017",
-                                  .build = build};
+const eg_space eg__cells_space = {
+    .name = "cells",
+    .help = "a chain of residual cells, two open layers and an open shortcut each; quick on processors",
+    .source = "after He et al., CVPR 2016, and Howard et al., 2017",
+    .build = build};

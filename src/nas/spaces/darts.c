@@ -32,7 +32,7 @@ static eg_module *make_edge(eg_context *ctx, const char *key, int64_t channels, 
                            .key = key);
 }
 
-enum { NAME_SIZE = 24, KEY_SIZE = 32 };
+enum { NAME_SIZE = 32, KEY_SIZE = 40 };
 
 /* Node d (2, 3, ..) and its d incoming edges, the first of which is edge number `first`. */
 static eg_status build_node(darts_cell *cell, int d, size_t first)
@@ -46,12 +46,14 @@ static eg_status build_node(darts_cell *cell, int d, size_t first)
         snprintf(keys[i], sizeof(keys[i]), "%s_%s", kind, name);
         sources[i] = keys[i];
         int64_t stride = cell->reduction && i < 2 ? 2 : 1;
-        EG_TRY(eg_module_add_child(&cell->base, name, &cell->edges[first + (size_t)i], make_edge(ctx, keys[i], cell->channels, stride)));
+        EG_TRY(eg_module_add_child(&cell->base, name, &cell->edges[first + (size_t)i],
+                                   make_edge(ctx, keys[i], cell->channels, stride)));
     }
     snprintf(name, sizeof(name), "n%d_switch", d);
     snprintf(key, sizeof(key), "%s_%s", kind, name);
-    return eg_module_add_child(&cell->base, name, &cell->switches[d - 2],
-                               eg_input_choice(ctx, .choose_from = sources, .n_chosen = EG_N(CHOSEN_EDGES), .key = key));
+    return eg_module_add_child(
+        &cell->base, name, &cell->switches[d - 2],
+        eg_input_choice(ctx, .choose_from = sources, .n_chosen = EG_N(CHOSEN_EDGES), .key = key));
 }
 
 static eg_status darts_cell_build(eg_module *self)
@@ -89,13 +91,14 @@ static eg_tensor *darts_cell_forward(eg_module *self, eg_tensor *const *in, size
     return eg_concat(states + 2, NODES, 1);
 }
 
-static EG_NAMED_CLASS(darts_cell, "DartsCell", .build = darts_cell_build, .forward = darts_cell_forward, .n_inputs = 2,
-                      .fields = EG_FIELDS(EG_INT(darts_cell, channels_pp, .min = 1, .max = -1, .help = "channels of the first input"),
-                                          EG_INT(darts_cell, channels_p, .min = 1, .max = -1, .help = "channels of the second input"),
-                                          EG_INT(darts_cell, channels, .min = 2, .max = -1, .help = "channels of a node"),
-                                          EG_BOOL(darts_cell, reduction_p, .help = "the first input's image is twice as large"),
-                                          EG_BOOL(darts_cell, reduction, .help = "halves the image"),
-                                          EG_FLOAT(darts_cell, drop_path, .min = 0, .max = 1, .help = "edges dropped in training")));
+static EG_NAMED_CLASS(
+    darts_cell, "DartsCell", .build = darts_cell_build, .forward = darts_cell_forward, .n_inputs = 2,
+    .fields = EG_FIELDS(EG_INT(darts_cell, channels_pp, .min = 1, .max = -1, .help = "channels of the first input"),
+                        EG_INT(darts_cell, channels_p, .min = 1, .max = -1, .help = "channels of the second input"),
+                        EG_INT(darts_cell, channels, .min = 2, .max = -1, .help = "channels of a node"),
+                        EG_BOOL(darts_cell, reduction_p, .help = "the first input's image is twice as large"),
+                        EG_BOOL(darts_cell, reduction, .help = "halves the image"),
+                        EG_FLOAT(darts_cell, drop_path, .min = 0, .max = 1, .help = "edges dropped in training")));
 
 /* ---- the network ---- */
 
@@ -130,8 +133,10 @@ static eg_status darts_network_build(eg_module *self)
 {
     darts_network *net = (darts_network *)self;
     int64_t stem = STEM_MULTIPLIER * net->channels, out = 0;
-    EG_SLOT(net, stem, eg_sequential(self->ctx, EG_MODULES(eg_conv2d(self->ctx, net->in_channels, stem, 3, .padding = 1, .no_bias = true),
-                                                           eg_batch_norm2d(self->ctx, stem))));
+    EG_SLOT(net, stem,
+            eg_sequential(self->ctx,
+                          EG_MODULES(eg_conv2d(self->ctx, net->in_channels, stem, 3, .padding = 1, .no_bias = true),
+                                     eg_batch_norm2d(self->ctx, stem))));
     EG_TRY(EG_SLOT(net, cells, eg_module_list(self->ctx)));
     EG_TRY(build_cells(net, &out));
     EG_SLOT(net, classifier, eg_linear(self->ctx, out, net->classes));
@@ -151,12 +156,14 @@ static eg_tensor *darts_network_forward(eg_module *self, eg_tensor *const *in, s
     return eg_call(net->classifier, eg_f_flatten(eg_f_adaptive_avg_pool2d(previous, 1), 1, -1));
 }
 
-static EG_NAMED_CLASS(darts_network, "DartsNetwork", .build = darts_network_build, .forward = darts_network_forward,
-                      .fields = EG_FIELDS(EG_INT(darts_network, in_channels, .min = 1, .max = -1, .help = "channels of the image"),
-                                          EG_INT(darts_network, classes, .min = 1, .max = -1, .help = "classes"),
-                                          EG_INT(darts_network, channels, .min = 2, .max = -1, .def = CHANNELS, .help = "of the first cells"),
-                                          EG_INT(darts_network, layers, .min = 1, .max = -1, .def = LAYERS, .help = "cells"),
-                                          EG_FLOAT(darts_network, drop_path, .min = 0, .max = 1, .help = "edges dropped in training")));
+static EG_NAMED_CLASS(
+    darts_network, "DartsNetwork", .build = darts_network_build, .forward = darts_network_forward,
+    .fields = EG_FIELDS(EG_INT(darts_network, in_channels, .min = 1, .max = -1, .help = "channels of the image"),
+                        EG_INT(darts_network, classes, .min = 1, .max = -1, .help = "classes"),
+                        EG_INT(darts_network, channels, .min = 2, .max = -1, .def = CHANNELS,
+                               .help = "of the first cells"),
+                        EG_INT(darts_network, layers, .min = 1, .max = -1, .def = LAYERS, .help = "cells"),
+                        EG_FLOAT(darts_network, drop_path, .min = 0, .max = 1, .help = "edges dropped in training")));
 
 static eg_module *build(eg_context *ctx, const eg_space_options *o)
 {
@@ -164,6 +171,7 @@ static eg_module *build(eg_context *ctx, const eg_space_options *o)
 }
 
 const eg_space eg__darts_space = {.name = "darts",
-                                  .help = "cells of 4 nodes and 14 edges, 7 layers for each edge; for small color images",
+                                  .help =
+                                      "cells of 4 nodes and 14 edges, 7 layers for each edge; for small color images",
                                   .source = "Liu, Simonyan and Yang, DARTS, ICLR 2019",
                                   .build = build};

@@ -16,7 +16,8 @@ static eg_module *conv(eg_context *ctx, int64_t in_channels, int64_t out_channel
 
 eg_module *eg__darts_pool_max(eg_context *ctx, int64_t channels, int64_t stride)
 {
-    return eg_sequential(ctx, EG_MODULES(eg_max_pool2d(ctx, 3, .stride = stride, .padding = 1), norm(ctx, channels, false)));
+    return eg_sequential(ctx,
+                         EG_MODULES(eg_max_pool2d(ctx, 3, .stride = stride, .padding = 1), norm(ctx, channels, false)));
 }
 
 eg_module *eg__darts_pool_avg(eg_context *ctx, int64_t channels, int64_t stride)
@@ -28,25 +29,27 @@ eg_module *eg__darts_pool_avg(eg_context *ctx, int64_t channels, int64_t stride)
 eg_module *eg__darts_sep_conv(eg_context *ctx, int64_t channels, int64_t kernel, int64_t stride)
 {
     int64_t c = channels, p = kernel / 2;
-    return eg_sequential(ctx, EG_MODULES(eg_relu(ctx),
-                                         eg_conv2d(ctx, c, c, kernel, .stride = stride, .padding = p, .groups = c, .no_bias = true),
-                                         conv(ctx, c, c), norm(ctx, c, true),
-                                         eg_conv2d(ctx, c, c, kernel, .padding = p, .groups = c, .no_bias = true), conv(ctx, c, c),
-                                         norm(ctx, c, false)));
+    return eg_sequential(
+        ctx, EG_MODULES(eg_relu(ctx),
+                        eg_conv2d(ctx, c, c, kernel, .stride = stride, .padding = p, .groups = c, .no_bias = true),
+                        conv(ctx, c, c), norm(ctx, c, true),
+                        eg_conv2d(ctx, c, c, kernel, .padding = p, .groups = c, .no_bias = true), conv(ctx, c, c),
+                        norm(ctx, c, false)));
 }
 
 eg_module *eg__darts_dil_conv(eg_context *ctx, int64_t channels, int64_t kernel, int64_t stride)
 {
     int64_t c = channels;
     return eg_sequential(ctx, EG_MODULES(eg_relu(ctx),
-                                         eg_conv2d(ctx, c, c, kernel, .stride = stride, .padding = kernel - 1, .dilation = 2,
-                                                   .groups = c, .no_bias = true),
+                                         eg_conv2d(ctx, c, c, kernel, .stride = stride, .padding = kernel - 1,
+                                                   .dilation = 2, .groups = c, .no_bias = true),
                                          conv(ctx, c, c), norm(ctx, c, false)));
 }
 
 eg_module *eg__darts_relu_conv_bn(eg_context *ctx, int64_t in_channels, int64_t out_channels)
 {
-    return eg_sequential(ctx, EG_MODULES(eg_relu(ctx), conv(ctx, in_channels, out_channels), norm(ctx, out_channels, false)));
+    return eg_sequential(
+        ctx, EG_MODULES(eg_relu(ctx), conv(ctx, in_channels, out_channels), norm(ctx, out_channels, false)));
 }
 
 /* ---- half the image: two 1x1 convolutions of stride 2, one of them a pixel further ---- */
@@ -84,9 +87,10 @@ static eg_tensor *factorized_reduce_forward(eg_module *self, eg_tensor *const *i
     return eg_call(f->norm, eg_concat(halves, 2, 1));
 }
 
-static EG_NAMED_CLASS(factorized_reduce, "FactorizedReduce", .build = factorized_reduce_build, .forward = factorized_reduce_forward,
-                      .fields = EG_FIELDS(EG_INT(factorized_reduce, in_channels, .min = 1, .max = -1, .help = "channels in"),
-                                          EG_INT(factorized_reduce, out_channels, .min = 2, .max = -1, .help = "channels out")));
+static EG_NAMED_CLASS(
+    factorized_reduce, "FactorizedReduce", .build = factorized_reduce_build, .forward = factorized_reduce_forward,
+    .fields = EG_FIELDS(EG_INT(factorized_reduce, in_channels, .min = 1, .max = -1, .help = "channels in"),
+                        EG_INT(factorized_reduce, out_channels, .min = 2, .max = -1, .help = "channels out")));
 
 eg_module *eg__darts_factorized_reduce(eg_context *ctx, int64_t in_channels, int64_t out_channels)
 {

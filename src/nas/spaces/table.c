@@ -27,7 +27,8 @@ const eg_space *eg_space_find(const char *name)
     }
     char near[200];
     eg__closest(name, names, n, near, sizeof(near));
-    eg_fail(EG_ENOENT, *near != '\0' ? "there is no space '%s', did you mean %s?" : "there is no space '%s'%s", name, near);
+    eg_fail(EG_ENOENT, *near != '\0' ? "there is no space '%s', did you mean %s?" : "there is no space '%s'%s", name,
+            near);
     return NULL;
 }
 
@@ -38,15 +39,18 @@ static eg_status check_options(const char *name, const eg_space_options *o)
     char shape[EG_SHAPE_TEXT_SIZE];
     eg_shape_format(o->input, shape, sizeof(shape));
     const int64_t *dims = o->input.dims;
-    EG_CHECK(o->input.ndim == 3 && (dims[0] == 1 || dims[0] == 3) && dims[1] >= MIN_SIDE && dims[2] >= MIN_SIDE, EG_ESHAPE,
-             "space '%s': input is %s, expected images (1 or 3, height, width) of at least %d by %d", name, shape, MIN_SIDE, MIN_SIDE);
-    EG_CHECK(o->classes >= 1 && o->classes <= MAX_CLASSES, EG_EINVAL, "space '%s': %" PRId64 " classes, expected 1 to %d", name,
-             o->classes, MAX_CLASSES);
+    EG_CHECK(o->input.ndim == 3 && (dims[0] == 1 || dims[0] == 3) && dims[1] >= MIN_SIDE && dims[2] >= MIN_SIDE,
+             EG_ESHAPE, "space '%s': input is %s, expected images (1 or 3, height, width) of at least %d by %d", name,
+             shape, MIN_SIDE, MIN_SIDE);
+    EG_CHECK(o->classes >= 1 && o->classes <= MAX_CLASSES, EG_EINVAL,
+             "space '%s': %" PRId64 " classes, expected 1 to %d", name, o->classes, MAX_CLASSES);
     EG_CHECK(o->channels >= 0 && o->channels <= MAX_CHANNELS && o->channels % 2 == 0, EG_EINVAL,
-             "space '%s': %" PRId64 " channels, expected an even number up to %d, or 0", name, o->channels, MAX_CHANNELS);
-    EG_CHECK(o->layers >= 0 && o->layers <= MAX_LAYERS, EG_EINVAL, "space '%s': %" PRId64 " layers, expected 0 to %d", name, o->layers,
-             MAX_LAYERS);
-    EG_CHECK(o->drop_path >= 0 && o->drop_path < 1, EG_EINVAL, "space '%s': drop_path is %g, expected 0 to below 1", name, o->drop_path);
+             "space '%s': %" PRId64 " channels, expected an even number up to %d, or 0", name, o->channels,
+             MAX_CHANNELS);
+    EG_CHECK(o->layers >= 0 && o->layers <= MAX_LAYERS, EG_EINVAL, "space '%s': %" PRId64 " layers, expected 0 to %d",
+             name, o->layers, MAX_LAYERS);
+    EG_CHECK(o->drop_path >= 0 && o->drop_path < 1, EG_EINVAL, "space '%s': drop_path is %g, expected 0 to below 1",
+             name, o->drop_path);
     return EG_OK;
 }
 

@@ -50,9 +50,10 @@ static eg_status start(eg_strategy *self)
     self->mutator = eg_darts_mutator_new(self->model);
     if (self->mutator == NULL)
         return eg_error_last()->code;
-    darts->arch_optimizer = eg_adam(NULL, .ctx = self->ctx, .lr = o->arch_lr > 0 ? o->arch_lr : ARCH_LR, .beta1 = EG_F64(ARCH_BETA1),
-                                    .beta2 = EG_F64(ARCH_BETA2),
-                                    .weight_decay = EG_F64(o->arch_weight_decay > 0 ? o->arch_weight_decay : ARCH_WEIGHT_DECAY));
+    darts->arch_optimizer =
+        eg_adam(NULL, .ctx = self->ctx, .lr = o->arch_lr > 0 ? o->arch_lr : ARCH_LR, .beta1 = EG_F64(ARCH_BETA1),
+                .beta2 = EG_F64(ARCH_BETA2),
+                .weight_decay = EG_F64(o->arch_weight_decay > 0 ? o->arch_weight_decay : ARCH_WEIGHT_DECAY));
     if (darts->arch_optimizer == NULL)
         return eg_error_last()->code;
     EG_TRY(add_alphas(darts));
@@ -76,7 +77,8 @@ static eg_status differentiate(darts_strategy *darts, bool weights)
     const eg_mutator *mutator = darts->base.mutator;
     for (size_t i = 0; i < mutator->n_mutables; i++) {
         if (eg_is_a(mutator->mutables[i], &eg_layer_choice_class))
-            EG_TRY(eg_tensor_set_requires_grad(eg_darts_mutator_alpha(darts->base.mutator, eg_mutable_key(mutator->mutables[i])), !weights));
+            EG_TRY(eg_tensor_set_requires_grad(
+                eg_darts_mutator_alpha(darts->base.mutator, eg_mutable_key(mutator->mutables[i])), !weights));
     }
     return EG_OK;
 }
@@ -113,67 +115,46 @@ static eg_arch *choose(eg_strategy *self)
 
 /* ---- state ---- */
 
-static char *join(const char *prefix, const char *name)
+static char *optimizer_prefix(const char *prefix)
 {
-    return eg__format("%s%s", prefix != NULL ? prefix : "", name);
+    return eg__format("%sarch_optimizer.", prefix);
 }
 
 static eg_status save(eg_strategy *self, const char *prefix, eg_state *state)
 {
-    darts_strategy *darts = (darts_strategy *)self;
-    char *alphas = join(prefix, "alpha."), *optimizer = join(prefix, "arch_optimizer.");
-    eg_status status = alphas != NULL && optimizer != NULL ? EG_OK : EG_ENOMEM;
+    char *optimizer = optimizer_prefix(prefix);
+    if (optimizer == NULL)
+        return EG_ENOMEM;
+    eg_status status = EG__MUTATOR_FN(self->mutator, save)(self->mutator, prefix, state);
     if (status == EG_OK)
-        status = eg_darts_mutator_state(self->mutator, alphas, state);
-    if (status == EG_OK)
-        status = eg_optimizer_state(darts->arch_optimizer, optimizer, state);
-    eg_free(alphas);
+        status = eg_optimizer_state(((darts_strategy *)self)->arch_optimizer, optimizer, state);
     eg_free(optimizer);
-    return status == EG_OK ? eg__strategy_save_rng(self, prefix, state) : status;
-}
-
-static eg_status load_alphas(darts_strategy *darts, const char *prefix, const eg_state *state)
-{
-    eg_mutator *mutator = darts->base.mutator;
-    for (size_t i = 0; i < mutator->n_mutables; i++) {
-        if (!eg_is_a(mutator->mutables[i], &eg_layer_choice_class))
-            continue;
-        const char *key = eg_mutable_key(mutator->mutables[i]);
-        char *name = join(prefix, key);
-        if (name == NULL)
-            return EG_ENOMEM;
-        const eg_tensor *saved = eg_state_get(state, name);
-        eg_status status = saved != NULL ? eg_tensor_assign(eg_darts_mutator_alpha(mutator, key), saved)
-                                         : eg_fail(EG_ENOENT, "the state lacks '%s'", name);
-        eg_free(name);
-        EG_TRY(status);
-    }
-    return EG_OK;
+    return status;
 }
 
 static eg_status load(eg_strategy *self, const char *prefix, const eg_state *state)
 {
     darts_strategy *darts = (darts_strategy *)self;
-    char *alphas = join(prefix, "alpha."), *optimizer = join(prefix, "arch_optimizer.");
-    eg_status status = alphas != NULL && optimizer != NULL ? EG_OK : EG_ENOMEM;
-    if (status == EG_OK)
-        status = load_alphas(darts, alphas, state);
+    char *optimizer = optimizer_prefix(prefix);
+    if (optimizer == NULL)
+        return EG_ENOMEM;
+    eg_status status = EG__MUTATOR_FN(self->mutator, load)(self->mutator, prefix, state);
     if (status == EG_OK)
         status = eg_optimizer_load_state(darts->arch_optimizer, optimizer, state);
-    eg_free(alphas);
     eg_free(optimizer);
-    return status == EG_OK ? eg__strategy_load_rng(self, prefix, state) : status;
+    return status;
 }
 
-const eg_strategy_class eg__darts_strategy_class = {.struct_size = sizeof(eg_strategy_class),
-                                                    .name = "darts",
-                                                    .help = "all candidates at once, weighted; the weights learned by gradients",
-                                                    .source = "Liu, Simonyan and Yang, ICLR 2019 (first order)",
-                                                    .instance_size = sizeof(darts_strategy),
-                                                    .needs_validation_batches = true,
-                                                    .start = start,
-                                                    .train_step = train_step,
-                                                    .choose = choose,
-                                                    .save = save,
-                                                    .load = load,
-                                                    .finalize = finalize};
+const eg_strategy_class eg__darts_strategy_class = {
+    .struct_size = sizeof(eg_strategy_class),
+    .name = "darts",
+    .help = "all candidates at once, weighted; the weights learned by gradients",
+    .source = "Liu, Simonyan and Yang, ICLR 2019 (first order)",
+    .instance_size = sizeof(darts_strategy),
+    .needs_validation_batches = true,
+    .start = start,
+    .train_step = train_step,
+    .choose = choose,
+    .save = save,
+    .load = load,
+    .finalize = finalize};

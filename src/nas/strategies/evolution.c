@@ -168,13 +168,15 @@ static eg_status run(evolution *e)
         eg_decisions *genes;
         EG_TRY(make_next(e, &genes));
         if (genes == NULL) {
-            eg_log(e->strategy->ctx, EG_LOG_INFO, "%s: no new architecture found after %zu, the search space seems to have no more",
+            eg_log(e->strategy->ctx, EG_LOG_INFO,
+                   "%s: no new architecture found after %zu, the search space seems to have no more",
                    e->strategy->cls->name, e->n);
             break;
         }
         EG_TRY(evaluate(e, genes));
     }
-    return e->n > 0 ? follow(e, e->candidates[0].genes) : eg_fail(EG_EINVAL, "%s: no candidate to choose", e->strategy->cls->name);
+    return e->n > 0 ? follow(e, e->candidates[0].genes)
+                    : eg_fail(EG_EINVAL, "%s: no candidate to choose", e->strategy->cls->name);
 }
 
 eg_arch *eg__evolve(eg_strategy *self, const eg__evolution_options *options)

@@ -48,12 +48,13 @@ static eg_arch *choose(eg_strategy *self)
         return eg__null(__func__, "the host's evaluate function");
     bool evolution = o->choice == NULL || strcmp(o->choice, "evolution") == 0;
     size_t population = o->population > 0 ? (size_t)o->population : POPULATION;
-    return eg__evolve(self, &(eg__evolution_options){
-                                .evaluations = o->evaluations > 0 ? (size_t)o->evaluations : population * EVALUATIONS_PER_MEMBER,
-                                .population = population,
-                                .parents = evolution ? EG_MAX(population / 4, (size_t)1) : 0,
-                                .mutation = MUTATION,
-                                .seed = o->seed});
+    return eg__evolve(self,
+                      &(eg__evolution_options){.evaluations = o->evaluations > 0 ? (size_t)o->evaluations
+                                                                                 : population * EVALUATIONS_PER_MEMBER,
+                                               .population = population,
+                                               .parents = evolution ? EG_MAX(population / 4, (size_t)1) : 0,
+                                               .mutation = MUTATION,
+                                               .seed = o->seed});
 }
 
 const eg_strategy_class eg__spos_strategy_class = {.struct_size = sizeof(eg_strategy_class),
@@ -63,6 +64,4 @@ const eg_strategy_class eg__spos_strategy_class = {.struct_size = sizeof(eg_stra
                                                    .instance_size = sizeof(eg_strategy),
                                                    .start = start,
                                                    .train_step = train_step,
-                                                   .choose = choose,
-                                                   .save = eg__strategy_save_rng,
-                                                   .load = eg__strategy_load_rng};
+                                                   .choose = choose};

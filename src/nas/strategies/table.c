@@ -26,6 +26,7 @@ const eg_strategy_class *eg_strategy_find(const char *name)
     }
     char near[200];
     eg__closest(name, names, n, near, sizeof(near));
-    eg_fail(EG_ENOENT, *near != '\0' ? "there is no strategy '%s', did you mean %s?" : "there is no strategy '%s'%s", name, near);
+    eg_fail(EG_ENOENT, *near != '\0' ? "there is no strategy '%s', did you mean %s?" : "there is no strategy '%s'%s",
+            name, near);
     return NULL;
 }

@@ -16,16 +16,22 @@ static eg_status build(eg_module *self)
     eg_shape channels = EG_SHAPE(b->num_features);
     EG_TRY(EG_PARAM(b, weight, b->no_affine ? eg_none : eg_ones(self->ctx, channels)));
     EG_TRY(EG_PARAM(b, bias, b->no_affine ? eg_none : eg_zeros(self->ctx, channels)));
-    EG_TRY(EG_BUFFER(b, running_mean, eg_zeros(self->ctx, channels)));
-    EG_TRY(EG_BUFFER(b, running_var, eg_ones(self->ctx, channels)));
-    return EG_BUFFER(b, num_batches_tracked, zero_counter(self->ctx));
+    bool none = b->no_track_running_stats;
+    EG_TRY(EG_BUFFER(b, running_mean, none ? eg_none : eg_zeros(self->ctx, channels)));
+    EG_TRY(EG_BUFFER(b, running_var, none ? eg_none : eg_ones(self->ctx, channels)));
+    return EG_BUFFER(b, num_batches_tracked, none ? eg_none : zero_counter(self->ctx));
 }
 
 static eg_tensor *normalize(eg_batch_norm2d *b, eg_tensor *x, bool relu)
 {
-    eg_tensor *y = eg_f_batch_norm(x, b->running_mean, b->running_var, b->weight, b->bias, .training = b->base.training,
-                                   .momentum = b->momentum.value, .eps = b->eps, .relu = relu);
-    if (y != NULL && b->base.training && !eg_tensor_is_shape_only(x)) {
+    bool tracks = b->base.training && !b->no_track_running_stats;
+    double momentum = b->momentum.value;
+    if (tracks && b->cumulative)
+        momentum = 1 / ((double)*eg__i64(b->num_batches_tracked) + 1);
+    eg_tensor *y = eg_f_batch_norm(x, b->running_mean, b->running_var, b->weight, b->bias,
+                                   .training = b->base.training || b->no_track_running_stats, .momentum = momentum,
+                                   .eps = b->eps, .relu = relu);
+    if (y != NULL && tracks && !eg_tensor_is_shape_only(x)) {
         ++*eg__i64(b->num_batches_tracked);
         eg_tensor_touch(b->num_batches_tracked);
     }
@@ -49,9 +55,10 @@ static void describe(const eg_module *self, char *text, size_t size)
 {
     const eg_batch_norm2d *b = (const eg_batch_norm2d *)self;
     char eps[EG__NUMBER_TEXT_SIZE], momentum[EG__NUMBER_TEXT_SIZE];
-    snprintf(text, size, "%" PRId64 ", eps=%s, momentum=%s, affine=%s, track_running_stats=True%s", b->num_features,
-             eg__number_text(b->eps, eps), eg__number_text(b->momentum.value, momentum),
-             b->no_affine ? "False" : "True", b->relu ? ", relu=True" : "");
+    snprintf(text, size, "%" PRId64 ", eps=%s, momentum=%s, affine=%s, track_running_stats=%s%s", b->num_features,
+             eg__number_text(b->eps, eps), b->cumulative ? "None" : eg__number_text(b->momentum.value, momentum),
+             b->no_affine ? "False" : "True", b->no_track_running_stats ? "False" : "True",
+             b->relu ? ", relu=True" : "");
 }
 
 EG_NAMED_CLASS(eg_batch_norm2d, "BatchNorm2d", .build = build, .forward = forward, .describe = describe,
@@ -60,4 +67,6 @@ EG_NAMED_CLASS(eg_batch_norm2d, "BatchNorm2d", .build = build, .forward = forwar
                    EG_FLOAT(eg_batch_norm2d, eps, .max = 1, .def = 1e-5, .help = "added to the variance"),
                    EG_OPT_FLOAT(eg_batch_norm2d, momentum, .max = 1, .def = 0.1, .help = "weight of new statistics"),
                    EG_BOOL(eg_batch_norm2d, no_affine, .help = "without weight and bias"),
-                   EG_BOOL(eg_batch_norm2d, relu, .help = "max(0, .) after it, fused")));
+                   EG_BOOL(eg_batch_norm2d, relu, .help = "max(0, .) after it, fused"),
+                   EG_BOOL(eg_batch_norm2d, cumulative, .help = "running statistics are the mean over all batches"),
+                   EG_BOOL(eg_batch_norm2d, no_track_running_stats, .help = "batch statistics in evaluation too")));
