@@ -1,6 +1,6 @@
 /*
- * An operation of one's own: swish with a learned slope (Ramachandran et al. 2017), y = x * sigmoid(beta * x), with its
- * gradients for x and for beta. It is checked against differences, then used in a module like any built-in operation.
+ * An operation of one's own: swish with a learned slope (Ramachandran et al. 2017), y = x * sigmoid(beta * x), used in
+ * a module, and its gradients for x and for beta checked against differences.
  *
  *     cc custom_op.c $(pkg-config --cflags --libs engraft) -lm -o custom_op && ./custom_op
  */
@@ -8,47 +8,52 @@
 #include <engraft/sys/op.h>
 #include <math.h>
 
-/* ---- the operation: a shape rule, forward and backward. Inputs: x of any shape, beta (1) ---- */
-
+/* The operation is a shape rule, forward and backward. Inputs: x of any shape, beta (1). */
 static eg_status swish_infer(const eg_op_call *call, eg_spec *out)
 {
     eg_tensor *x = call->in[0], *beta = call->in[1];
     EG_CHECK(eg_tensor_dtype(x) == EG_F64 && eg_tensor_dtype(beta) == EG_F64, EG_EDTYPE, "expected float64");
-    EG_CHECK(eg_tensor_numel(beta) == 1, EG_ESHAPE, "beta has %lld elements, expected 1",
-             (long long)eg_tensor_numel(beta));
+    EG_CHECK(eg_tensor_numel(beta) == 1, EG_ESHAPE, "beta is not a single number");
     *out = (eg_spec){.dtype = EG_F64, .shape = eg_tensor_shape(x)};
     return EG_OK;
 }
 
-/* Element by element, and all three tensors have the same memory order: any order will do. */
+/* A copy in the default memory order: t may be a view with gaps. It lives until forward or backward returns. */
+static eg_tensor *plain(eg_tensor *t)
+{
+    eg_tensor *copy = eg_empty(eg_tensor_context(t), EG_F64, eg_tensor_shape(t), EG_LAYOUT_DEFAULT);
+    return copy != NULL && eg_tensor_assign(copy, t) == EG_OK ? copy : NULL;
+}
+
 static eg_status swish_forward(eg_op_call *call)
 {
-    const double *x = eg_tensor_data(call->in[0]), *beta = eg_tensor_data(call->in[1]);
+    eg_tensor *input = plain(call->in[0]);
+    const double *x = eg_tensor_data(input), beta = eg_tensor_item(call->in[1]);
     double *y = eg_tensor_data(call->out[0]);
-    for (int64_t i = 0, n = eg_tensor_numel(call->in[0]); i < n; i++)
-        y[i] = x[i] / (1 + exp(-*beta * x[i]));
-    EG_TRY(eg_op_save(call, call->in[0])); /* what backward will read, in this order */
+    if (x == NULL)
+        return EG_ENOMEM;
+    for (int64_t i = 0, n = eg_tensor_numel(input); i < n; i++)
+        y[i] = x[i] / (1 + exp(-beta * x[i]));
+    EG_TRY(eg_op_save(call, input)); /* what backward will read, in this order */
     return eg_op_save(call, call->in[1]);
 }
 
 static eg_status swish_backward(eg_op_grad *grad)
 {
-    const double *x = eg_tensor_data(grad->saved[0]), *beta = eg_tensor_data(grad->saved[1]);
-    const double *dy = eg_tensor_data(grad->grad_out[0]);
-    eg_tensor *to_x = grad->needs_grad[0] ? eg_op_grad_new(grad, 0) : NULL;
-    eg_tensor *to_beta = grad->needs_grad[1] ? eg_op_grad_new(grad, 1) : NULL;
-    if ((grad->needs_grad[0] && to_x == NULL) || (grad->needs_grad[1] && to_beta == NULL))
+    eg_tensor *to_x = plain(grad->saved[0]), *from_y = plain(grad->grad_out[0]);
+    eg_tensor *to_beta = grad->needs_grad[1] ? eg_op_grad_new(grad, 1) : eg_none;
+    if (to_x == NULL || from_y == NULL || to_beta == NULL)
         return EG_ENOMEM;
-    double *dx = eg_tensor_data(to_x), *dbeta = eg_tensor_data(to_beta), sum = 0; /* NULL for NULL */
-    for (int64_t i = 0, n = eg_tensor_numel(grad->saved[0]); i < n; i++) {
-        double s = 1 / (1 + exp(-*beta * x[i])), slope = x[i] * s * (1 - s);
-        if (dx != NULL)
-            dx[i] = dy[i] * (s + *beta * slope);
+    double *x = eg_tensor_data(to_x), beta = eg_tensor_item(grad->saved[1]), sum = 0; /* x becomes its own gradient */
+    const double *dy = eg_tensor_data(from_y);
+    for (int64_t i = 0, n = eg_tensor_numel(to_x); i < n; i++) {
+        double s = 1 / (1 + exp(-beta * x[i])), slope = x[i] * s * (1 - s);
         sum += dy[i] * x[i] * slope;
+        x[i] = dy[i] * (s + beta * slope);
     }
-    if (dbeta != NULL)
-        *dbeta = sum;
-    return EG_OK;
+    if (grad->needs_grad[1])
+        *(double *)eg_tensor_data(to_beta) = sum;
+    return grad->needs_grad[0] ? eg_op_grad_pass(grad, 0, to_x) : EG_OK;
 }
 
 static const eg_op swish_op = {.struct_size = sizeof(eg_op),
@@ -57,13 +62,11 @@ static const eg_op swish_op = {.struct_size = sizeof(eg_op),
                                .forward = swish_forward,
                                .backward = swish_backward};
 
-/* ---- a module that owns the slope ---- */
-
+/* A module that owns the slope. */
 typedef struct swish {
     eg_module base;
     eg_tensor *beta;
 } swish;
-
 static eg_status swish_build(eg_module *self)
 {
     eg_tensor *beta = eg_empty(self->ctx, EG_F64, EG_SHAPE(1), EG_LAYOUT_DEFAULT);
@@ -71,12 +74,11 @@ static eg_status swish_build(eg_module *self)
     return eg_init_constant(beta, 1.5);
 }
 
-static eg_tensor *swish_call(eg_module *self, eg_tensor *const *in, size_t n_in)
+static eg_tensor *swish_run(eg_module *self, eg_tensor *const *in, size_t n_in)
 {
     return eg_apply(&swish_op, (eg_tensor *const[]){in[0], ((swish *)self)->beta}, n_in + 1, NULL);
 }
-
-static EG_CLASS(swish, .build = swish_build, .forward = swish_call);
+static EG_CLASS(swish, .build = swish_build, .forward = swish_run);
 
 static eg_tensor *call_with(void *module, eg_tensor *const *in, size_t n_in)
 {

@@ -22,15 +22,14 @@ static void apply(eg_context *ctx, const eg_arch *arch)
 {
     eg_module *model = make_model(ctx);
     eg_fixed_options options = {.struct_size = sizeof options, .not_strict = true};
-    eg_mutator *mutator = eg_fixed_architecture(model, arch, &options);
-    if (mutator != NULL) {
+    if (eg_fixed_architecture(model, arch, &options) == EG_OK) {
         eg_tape *tape = eg_tape_begin(ctx, EG_NO_GRAD);
         eg_call(model, eg_ones(ctx, EG_SHAPE(1, 2))); /* may fail: nothing chosen, where a layer needs an input */
         eg_tape_end(tape);
-        eg_arch *open = eg_mutator_export(mutator);
-        if (open == NULL || eg_mutator_set_arch(mutator, open) != EG_OK)
-            abort(); /* what was read can be written and read again */
-        eg_arch_free(open);
+        eg_module *copy = eg_module_clone(model);
+        if (copy == NULL || eg_fixed_architecture(copy, arch, &options) != EG_OK)
+            abort(); /* what was decided can be decided again */
+        eg_module_release(copy);
     }
     eg_module_release(model);
 }

@@ -97,14 +97,15 @@ static inline long alloc_try(const alloc_table *table, const alloc_row *row, lon
     long failures = alloc_failures;
     eg_tape_end(tape);
     if (status != EG_OK && (failures == 0 || !alloc_failed_well(status)))
-        fail_msg("%s, allocation %ld%s: returned %s, last failure (%s, in %s): %s, first: %s", row->covers, n, all_after ? " and all after" : "",
-                 eg_status_name(status), eg_status_name(eg_error_last()->code), eg_error_last()->where, eg_error_last()->message,
-                 eg_error_first()->message);
+        fail_msg("%s, allocation %ld%s: returned %s, last failure (%s, in %s): %s, first: %s", row->covers, n,
+                 all_after ? " and all after" : "", eg_status_name(status), eg_status_name(eg_error_last()->code),
+                 eg_error_last()->where, eg_error_last()->message, eg_error_first()->message);
     eg_error_clear();
     table->check(world);
     tape = eg_tape_begin(world->ctx, EG_NO_GRAD);
     if (failures > 0 && row->work(world) != EG_OK)
-        fail_msg("%s, after allocation %ld%s had failed: %s", row->covers, n, all_after ? " and all after" : "", eg_error_last()->message);
+        fail_msg("%s, after allocation %ld%s had failed: %s", row->covers, n, all_after ? " and all after" : "",
+                 eg_error_last()->message);
     eg_tape_end(tape);
     table->check(world);
     alloc_world_free(table, world);

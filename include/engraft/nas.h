@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 typedef struct eg_mutator eg_mutator;
+typedef struct eg_decisions eg_decisions;
 
 /* ---------------------------------------------------------------------------------------------- mutables */
 
@@ -45,8 +46,10 @@ typedef struct eg_layer_choice {
     const eg_named_module *named;
     size_t n_named;
     const char *key;
-    int reduction;    /* eg_choice_reduction */
-    bool return_mask; /* forward returns the tuple (output, mask) */
+    int reduction;           /* eg_choice_reduction */
+    bool return_mask;        /* forward returns the tuple (output, mask) */
+    const char *fixed;       /* followed while no mutator is attached: a value as in an architecture ("\"conv3x3\"", "[0, 2]") */
+    eg_decisions *decisions; /* internal */
 } eg_layer_choice;
 EG_API extern const eg_class eg_layer_choice_class;
 #define EG_CHOICES(...) EG_NAMED(__VA_ARGS__)
@@ -62,6 +65,8 @@ typedef struct eg_input_choice {
     const char *key;
     int reduction;
     bool return_mask;
+    const char *fixed;       /* as in a layer choice */
+    eg_decisions *decisions; /* internal */
 } eg_input_choice;
 EG_API extern const eg_class eg_input_choice_class;
 #define EG_NO_KEY ""
@@ -113,8 +118,7 @@ typedef struct eg_decision {
     eg_tensor *tensor; /* (n) or NULL; kept. Takes the place of weights: every candidate runs */
 } eg_decision;
 
-/** Decisions by key, in order. */
-typedef struct eg_decisions eg_decisions;
+/** An empty set of decisions by key, in the order in which they are set. */
 EG_API eg_decisions *eg_decisions_new(void);
 EG_API void eg_decisions_free(eg_decisions *decisions);
 EG_API eg_status eg_decisions_set_mask(eg_decisions *decisions, const char *key, const bool *mask, size_t n);
@@ -225,13 +229,21 @@ typedef struct eg_fixed_options {
     eg_module **root; /* where the caller holds the model: receives the chosen candidate (and its reference in place of the
                          model's) when the model itself is a layer choice. NULL: such a choice stays, with that candidate only */
 } eg_fixed_options;
-/** Turns a model with choices into a plain one: every layer choice with one candidate chosen with weight 1 (and no return_mask) is replaced
- *  by it, its weights kept; others keep the chosen candidates only. Values of an architecture, for a choice of n: a name; an index 0 .. n-1; a list
- *  of either, each candidate once (null or an empty list: none); n booleans (a mask); n weights, written as reals. All is checked before anything
- *  changes; errors name key and value, missing and unexpected keys (with the closest names). The returned mutator keeps deciding what is left
- *  open (input choices) and has only that in its tree; it is bound to the model and freed with it or by eg_mutator_detach(). */
-EG_API eg_mutator *eg_fixed_architecture(eg_module *model, const eg_arch *arch, const eg_fixed_options *options);
+/** Turns a model with choices into one that needs no mutator: every layer choice with one candidate chosen with weight 1
+ *  (and no return_mask) is replaced by it, its weights kept. What stays follows its own field `fixed` from now on: layer
+ *  choices of several candidates, which keep those only, and input choices. So the model can be cloned, and taken apart.
+ *  Another architecture, for what stays, or a mutator may come later.
+ *
+ *  Values of an architecture, for a choice of n: a name; an index 0 .. n-1; a list of either, each candidate once (null
+ *  or an empty list: none); n booleans (a mask); n weights, written as reals.
+ *
+ *  `options` may be NULL. All is checked before anything changes, so a failure leaves the model as it was. EINVAL: a
+ *  mutator is attached to the model or a part of it; keys are missing or unexpected (the message lists them, with the
+ *  closest names); a value has none of the forms above (it names key and value); model or architecture is NULL. */
+EG_API eg_status eg_fixed_architecture(eg_module *model, const eg_arch *arch, const eg_fixed_options *options);
+/** The same, of a file, without options: also ENOENT, EIO, and EFORMAT for what is no JSON object. */
 EG_API eg_status eg_apply_fixed_architecture(eg_module *model, const char *path);
+/** The same without options. */
 EG_API eg_status eg_apply_arch(eg_module *model, const eg_arch *arch);
 
 /* ---------------------------------------------------------------------------------------------- spaces */
@@ -247,6 +259,7 @@ typedef struct eg_space_options {
 /** A search space: one file in src/nas/spaces and one line in its table. */
 typedef struct eg_space {
     const char *name, *help, *source; /* source: the paper */
+    bool any_input;                   /* takes inputs of any shape, not only images */
     eg_module *(*build)(eg_context *ctx, const eg_space_options *options);
 } eg_space;
 /** By name: NULL and ENOENT (with the closest names). */

@@ -131,7 +131,7 @@ double eg__now(void); /* monotonic seconds */
 /** Parses a text; EFORMAT with `what` (a path), line and column. */
 json_t *eg__json_parse(const char *text, size_t size, const char *what);
 json_t *eg__json_read(const char *path);
-/** Sorted keys, 2-space indent, final newline; for eg_free. Numbers keep 17 digits. */
+/** Sorted keys, 2-space indent, final newline; real numbers in the fewest digits that read back; for eg_free. */
 char *eg__json_text(const json_t *json);
 eg_status eg__json_write(const json_t *json, const char *path);
 

@@ -38,6 +38,52 @@ static int append(const char *data, size_t size, void *payload)
     return buf->failed ? -1 : 0;
 }
 
+/* ---- the fewest digits that read back as the same number: jansson writes all numbers of a text with as many ---- */
+
+/* Writes a real number of `n` characters anew, or as it is where the locale's decimal point is more than a character. */
+static void append_real(eg__buf *out, const char *number, size_t n)
+{
+    char text[64], zero[16];
+    if (snprintf(zero, sizeof zero, "%.1f", 0.0) != 3 || n + 3 > sizeof text) {
+        eg__buf_append(out, number, n);
+        return;
+    }
+    const char point = zero[1];
+    memcpy(text, number, n);
+    text[n] = '\0';
+    if (strchr(text, '.'))
+        *strchr(text, '.') = point;
+    double value = strtod(text, NULL);
+    int digits = 15;
+    do {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+    } while (strtod(text, NULL) != value && ++digits <= 17);
+    if (strchr(text, point))
+        *strchr(text, point) = '.';
+    eg__buf_printf(out, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+}
+
+static size_t string_length(const char *text)
+{
+    size_t n = 1;
+    while (text[n] != '"')
+        n += text[n] == '\\' ? 2 : 1;
+    return n + 1;
+}
+
+/* Copies a JSON text with its real numbers written anew. */
+static void append_shortened(eg__buf *out, const char *text)
+{
+    for (size_t n; *text; text += n) {
+        bool number = *text == '-' || (*text >= '0' && *text <= '9');
+        n = *text == '"' ? string_length(text) : number ? strspn(text, "+-.0123456789eE") : 1;
+        if (number && strcspn(text, ".eE") < n)
+            append_real(out, text, n);
+        else
+            eg__buf_append(out, text, n);
+    }
+}
+
 char *eg__json_text(const json_t *json)
 {
     if (!json) {
@@ -48,6 +94,11 @@ char *eg__json_text(const json_t *json)
     size_t flags = JSON_SORT_KEYS | JSON_INDENT(2) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY;
     if (json_dump_callback(json, append, &buf, flags) != 0)
         buf.failed = true; /* jansson holds nothing that it could not write: it is out of memory */
+    char *text = eg__buf_take(&buf);
+    if (!text)
+        return NULL;
+    append_shortened(&buf, text);
+    free(text);
     eg__buf_append(&buf, "\n", 1);
     return eg__buf_take(&buf);
 }

@@ -37,7 +37,8 @@ bool eg__is_utf8(const char *text)
 {
     static const uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};
     for (const unsigned char *p = (const unsigned char *)text; *p;) {
-        unsigned lead = *p++, more = lead < 0x80 ? 0 : lead >> 5 == 6 ? 1 : lead >> 4 == 14 ? 2 : lead >> 3 == 30 ? 3 : 4;
+        unsigned lead = *p++; /* how many bytes follow: */
+        unsigned more = lead < 0x80 ? 0 : lead >> 5 == 6 ? 1 : lead >> 4 == 14 ? 2 : lead >> 3 == 30 ? 3 : 4;
         if (more == 4)
             return false;
         uint32_t point = more == 0 ? lead : lead & (0x3fu >> more);

@@ -108,6 +108,8 @@ void progress_show(void *payload, const eg_progress *state);
 /** Ends a line that is still open. */
 void progress_end(progress *p);
 double seconds_now(void);
+/** Rounded: a result has no use for more digits. */
+double whole_milliseconds(double seconds);
 
 /* ---- results, on standard output ---- */
 

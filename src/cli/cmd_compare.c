@@ -16,7 +16,8 @@ typedef struct compare_args {
 static const option_spec options[] = {
     ROW(TEXT, run, "run", "DIR", "a finished retraining", .flags = OPTION_REQUIRED),
     ROW(TEXT, control, "control", "DIR", "the retraining to hold it against", .flags = OPTION_REQUIRED),
-    ROW(FLAG, json, "json", NULL, "print both as one JSON object: run, control, each with arch, params, macs, test_accuracy", .flags = 0),
+    ROW(FLAG, json, "json", NULL,
+        "print both as one JSON object: run, control, each with arch, params, macs, test_accuracy", .flags = 0),
     {.name = NULL},
 };
 
@@ -30,11 +31,12 @@ typedef struct side {
 static eg_status load_side(side *s)
 {
     s->result = load_result(s->directory);
-    EG_CHECK(json_is_object(s->result), EG_ENOENT, "'%s' has no result.json: it is no finished retraining", s->directory);
+    EG_CHECK(json_is_object(s->result), EG_ENOENT, "'%s' has no result.json: it is no finished retraining",
+             s->directory);
     const char *const numbers[] = {"params", "macs", "test_accuracy", NULL};
     for (size_t i = 0; numbers[i]; i++)
-        EG_CHECK(json_is_number(json_object_get(s->result, numbers[i])), EG_EFORMAT, "'%s/result.json' lacks the number '%s'",
-                 s->directory, numbers[i]);
+        EG_CHECK(json_is_number(json_object_get(s->result, numbers[i])), EG_EFORMAT,
+                 "'%s/result.json' lacks the number '%s'", s->directory, numbers[i]);
     char *path = path_join(s->directory, "arch.json");
     json_t *arch = path ? json_load_file(path, 0, NULL) : NULL;
     free(path);
@@ -75,13 +77,15 @@ static void print_table(const side *sides)
         print_row(key, text);
     }
     for (int i = 0; i < SIDES; i++)
-        snprintf(text[i], sizeof text[i], "%.1f k", json_number_value(json_object_get(sides[i].result, "params")) / 1e3);
+        snprintf(text[i], sizeof text[i], "%.1f k",
+                 json_number_value(json_object_get(sides[i].result, "params")) / 1e3);
     print_row("parameters", text);
     for (int i = 0; i < SIDES; i++)
         snprintf(text[i], sizeof text[i], "%.2f M", json_number_value(json_object_get(sides[i].result, "macs")) / 1e6);
     print_row("MACs", text);
     for (int i = 0; i < SIDES; i++)
-        snprintf(text[i], sizeof text[i], "%.2f %%", 100 * json_number_value(json_object_get(sides[i].result, "test_accuracy")));
+        snprintf(text[i], sizeof text[i], "%.2f %%",
+                 100 * json_number_value(json_object_get(sides[i].result, "test_accuracy")));
     print_row("test accuracy", text);
 }
 

@@ -59,7 +59,7 @@ static eg_status evaluate(eg_context *ctx, const eval_args *a, const json_t *run
     if (status == EG_OK) {
         json_object_set_new(result, "test_accuracy", json_real(accuracy));
         status = add_costs(result, model, network.input);
-        json_object_set_new(result, "seconds", json_real(seconds_now() - start));
+        json_object_set_new(result, "seconds", json_real(whole_milliseconds(seconds_now() - start)));
     }
     eg_dataset_release(test);
     eg_module_release(model);

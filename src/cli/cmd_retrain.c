@@ -54,7 +54,7 @@ static const option_spec options[] = {
 
 /* ---------------------------------------------------------------------------------------------- training */
 
-static eg_status train(eg_context *ctx, const retrain_args *a, eg_module *model, eg_dataset *data)
+static eg_status train(eg_context *ctx, const retrain_args *a, eg_module *model, eg_dataset *data, json_t *result)
 {
     progress p = progress_start();
     const eg_transform transforms[] = {eg_random_crop(2), eg_random_flip(0.5)};
@@ -66,6 +66,7 @@ static eg_status train(eg_context *ctx, const retrain_args *a, eg_module *model,
         .checkpoint_seconds = a->checkpoint_seconds, .progress = progress_show, .progress_payload = &p);
     eg_status status = trainer ? eg_trainer_train(trainer) : eg_error_last()->code;
     progress_end(&p);
+    json_object_set_new(result, "seconds", json_real(whole_milliseconds(eg_trainer_seconds(trainer))));
     eg_trainer_free(trainer);
     return status;
 }
@@ -85,7 +86,6 @@ static eg_status measure(eg_module *model, eg_dataset *test, const retrain_args 
 
 static eg_status retrain(eg_context *ctx, const retrain_args *a, const eg_arch *arch, eg_dataset *data, json_t *result)
 {
-    double start = seconds_now();
     network_options network = {.space = a->space,
                                .channels = a->channels,
                                .layers = a->layers,
@@ -93,10 +93,9 @@ static eg_status retrain(eg_context *ctx, const retrain_args *a, const eg_arch *
                                .classes = eg_dataset_classes(data)};
     eg_module *model = build_fixed(ctx, &network, arch);
     eg_dataset *test = model ? eg_dataset_open(ctx, a->data, .split = EG_TEST) : NULL;
-    eg_status status = test ? train(ctx, a, model, data) : eg_error_last()->code;
+    eg_status status = test ? train(ctx, a, model, data, result) : eg_error_last()->code;
     if (status == EG_OK)
         status = measure(model, test, a, result);
-    json_object_set_new(result, "seconds", json_real(seconds_now() - start));
     eg_dataset_release(test);
     eg_module_release(model);
     return status == EG_OK ? save_result(a->out, result) : status;

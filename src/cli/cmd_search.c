@@ -71,7 +71,6 @@ static eg_search *make_search(eg_context *ctx, const search_args *a, eg_dataset 
 static eg_status run_search(eg_context *ctx, const search_args *a, eg_dataset *data, json_t *result)
 {
     progress p = progress_start();
-    double start = seconds_now();
     eg_search *search = make_search(ctx, a, data, &p);
     eg_status status = search ? eg_search_run(search) : eg_error_last()->code;
     progress_end(&p);
@@ -80,7 +79,7 @@ static eg_status run_search(eg_context *ctx, const search_args *a, eg_dataset *d
         json_object_set_new(result, "arch", json_loads(text, 0, NULL));
     else if (status == EG_OK)
         status = eg_error_last()->code;
-    json_object_set_new(result, "seconds", json_real(seconds_now() - start));
+    json_object_set_new(result, "seconds", json_real(whole_milliseconds(eg_search_seconds(search))));
     eg_free(text);
     eg_search_free(search);
     return status;
@@ -123,8 +122,9 @@ static int search_in(const command *self, search_args *a)
 {
     eg_context *ctx = open_context(a->threads, a->seed);
     char *spec = absolute_spec(a->data);
-    json_t *result = json_pack("{s:s, s:s, s:s, s:I}", "run", a->out, "space", a->space, "strategy", a->strategy,
-                               "epochs", (json_int_t)a->epochs);
+    json_t *result = json_pack("{s:s, s:s, s:s}", "run", a->out, "space", a->space, "strategy", a->strategy);
+    if (!eg_strategy_find(a->strategy)->no_training)
+        json_object_set_new(result, "epochs", json_integer((json_int_t)a->epochs));
     a->data = spec;
     eg_status status = ctx ? EG_OK : eg_error_last()->code;
     if (ctx && !(spec && result))

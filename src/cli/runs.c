@@ -90,14 +90,16 @@ json_t *load_result(const char *directory)
     return result;
 }
 
-/* The temporary name first: a result that is there is whole. */
+/* The temporary name first: a result that is there is whole. Fifteen digits are all that reads back as it was written.
+ */
 eg_status save_result(const char *directory, const json_t *result)
 {
     char *path = path_join(directory, "result.json"), *temporary = path_join(directory, "result.json.tmp");
     eg_status status = EG_OK;
     if (!path || !temporary)
         status = EG_ENOMEM;
-    else if (json_dump_file(result, temporary, JSON_INDENT(2)) != 0 || rename(temporary, path) != 0)
+    else if (json_dump_file(result, temporary, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0 ||
+             rename(temporary, path) != 0)
         status = eg_fail(EG_EIO, "cannot write '%s': %s", path, strerror(errno));
     free(path);
     free(temporary);

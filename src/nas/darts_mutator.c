@@ -202,33 +202,39 @@ static eg_status save(eg_mutator *self, const char *prefix, eg_state *state)
     return put_alphas((const eg_darts_mutator *)self, prefix, "alpha.", state);
 }
 
-static eg_status load_alpha(const struct eg_darts_choice *choice, const char *name, const eg_tensor *saved, bool check)
+static eg_status find_alpha(const struct eg_darts_choice *choice, const char *prefix, const eg_state *state,
+                            const eg_tensor **saved)
 {
-    EG_CHECK(saved != NULL, EG_ENOENT, "the state lacks '%s'", name);
-    if (!check)
-        return eg_tensor_assign(choice->alpha, saved);
+    char *name = eg__format("%salpha.%s", prefix, eg_mutable_key(choice->module));
+    if (name == NULL)
+        return EG_ENOMEM;
     char have[EG_SHAPE_TEXT_SIZE], want[EG_SHAPE_TEXT_SIZE];
-    EG_CHECK(eg_shape_equal(saved->shape, choice->alpha->shape), EG_ESHAPE, "'%s' has shape %s, expected %s", name,
-             eg_shape_format(saved->shape, have, sizeof(have)),
-             eg_shape_format(choice->alpha->shape, want, sizeof(want)));
-    EG_CHECK(saved->storage != NULL && saved->dtype == choice->alpha->dtype, EG_EDTYPE, "'%s' is %s, expected %s", name,
-             eg_dtype_name(saved->dtype), eg_dtype_name(choice->alpha->dtype));
-    return EG_OK;
+    const eg_tensor *t = *saved = eg_state_get(state, name);
+    eg_status status = EG_OK;
+    if (t == NULL)
+        status = eg_fail(EG_ENOENT, "the state lacks '%s'", name);
+    else if (t->storage == NULL || t->dtype != choice->alpha->dtype)
+        status = eg_fail(EG_EDTYPE, "'%s' is %s, expected %s", name, eg_dtype_name(t->dtype),
+                         eg_dtype_name(choice->alpha->dtype));
+    else if (!eg_shape_equal(t->shape, choice->alpha->shape))
+        status = eg_fail(EG_ESHAPE, "'%s' has shape %s, expected %s", name, eg_shape_format(t->shape, have, sizeof(have)),
+                         eg_shape_format(choice->alpha->shape, want, sizeof(want)));
+    eg_free(name);
+    return status;
 }
 
-/* All is checked before anything changes. */
+/* All is found and checked before anything changes. */
 static eg_status load(eg_mutator *self, const char *prefix, const eg_state *state)
 {
     const eg_darts_mutator *darts = (const eg_darts_mutator *)self;
-    for (size_t i = 0; i < 2 * darts->n_choices; i++) {
-        const struct eg_darts_choice *choice = &darts->choices[i % darts->n_choices];
-        char *name = eg__format("%salpha.%s", prefix, eg_mutable_key(choice->module));
-        eg_status status =
-            name != NULL ? load_alpha(choice, name, eg_state_get(state, name), i < darts->n_choices) : EG_ENOMEM;
-        eg_free(name);
-        EG_TRY(status);
-    }
-    return EG_OK;
+    const eg_tensor **saved = eg__calloc(darts->n_choices + 1, sizeof(*saved));
+    eg_status status = saved != NULL ? EG_OK : EG_ENOMEM;
+    for (size_t i = 0; i < darts->n_choices && status == EG_OK; i++)
+        status = find_alpha(&darts->choices[i], prefix, state, &saved[i]);
+    for (size_t i = 0; i < darts->n_choices && status == EG_OK; i++)
+        status = eg_tensor_assign(darts->choices[i].alpha, saved[i]);
+    free(saved);
+    return status;
 }
 
 const eg_mutator_class eg_darts_mutator_class = {.struct_size = sizeof(eg_mutator_class),

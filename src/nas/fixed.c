@@ -9,21 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-const eg_mutator_class eg__fixed_mutator_class = {
-    .struct_size = sizeof(eg_mutator_class), .name = "FixedMutator", .instance_size = sizeof(eg_mutator)};
-
 /* In every slot of `parent` that holds `old`, a choice or a candidate of one, `fresh` (or nothing) takes its place. */
 typedef struct change {
     eg_module *parent, *old, *fresh;
 } change;
 
 typedef struct plan {
-    eg_mutator *mutator;      /* of the model as it was */
-    bool replaces_root;       /* the caller takes another root */
-    eg_decisions *all, *open; /* open: of the choices that stay */
+    const eg_module *model;
+    eg__mutables mutables;
+    bool replaces_root; /* the caller takes another root */
+    eg_decisions *all;
     change *changes;
     size_t n, capacity;
-    eg__binding *binding; /* for a new root */
+    char **fixed; /* for each found mutable: what it follows from now on, when it stays; JSON */
 } plan;
 
 /* ---- planning ---- */
@@ -33,7 +31,7 @@ static eg_module *replacement(const plan *p, const eg_module *m)
 {
     if (!eg_is_a(m, &eg_layer_choice_class) || ((const eg_layer_choice *)m)->return_mask)
         return NULL;
-    if (m == p->mutator->model && !p->replaces_root)
+    if (m == p->model && !p->replaces_root)
         return NULL;
     const eg_decision *decision = eg_decisions_get(p->all, eg_mutable_key(m));
     size_t chosen = 0, index = 0;
@@ -91,43 +89,66 @@ static eg_status plan_module(void *payload, const char *path, eg_module *m)
     return eg_is_a(m, &eg_layer_choice_class) && replacement(p, m) == NULL ? drop_candidates(p, m) : EG_OK;
 }
 
-static eg_status keep_decision(void *payload, eg_module *m)
+/* A mutator would go on deciding for what it is bound to. */
+static eg_status check_unbound(const plan *p)
 {
-    plan *p = payload;
-    if (!eg__is_choice(m) || replacement(p, m) != NULL)
-        return EG_OK;
-    const char *key = eg_mutable_key(m);
-    return eg__decisions_copy_one(p->open, key, eg_decisions_get(p->all, key));
+    const eg__binding *binding = eg__binding_of(p->model);
+    for (size_t i = 0; i < p->mutables.n_found && binding == NULL; i++)
+        binding = eg__binding_of(p->mutables.found[i].module);
+    EG_CHECK(binding == NULL, EG_EINVAL, "the model has a %s: detach it before an architecture is applied",
+             binding->mutator->cls->name);
+    return EG_OK;
 }
 
-static eg_status make_plan(plan *p, const eg_arch *arch, const eg_fixed_options *options)
+/* The values that the choices which stay will follow. */
+static eg_status plan_fixed(plan *p, const eg_arch *arch)
 {
-    eg_mutator *mutator = p->mutator;
-    p->all = eg_decisions_new();
-    p->open = eg_decisions_new();
-    if (p->all == NULL || p->open == NULL)
+    p->fixed = eg__calloc(p->mutables.n_found + 1, sizeof(*p->fixed));
+    if (p->fixed == NULL)
         return EG_ENOMEM;
-    EG_TRY(eg__decisions_from_arch(mutator->mutables, mutator->n_mutables, arch, !options->not_strict, p->all));
-    p->replaces_root = options->root != NULL;
-    eg_module *root = replacement(p, mutator->model);
-    if (root != NULL) {
-        EG_CHECK(root->extension == NULL, EG_EUNSUPPORTED,
-                 "the candidate that becomes the model carries something that its "
-                 "mutator would replace");
-        p->binding = eg__binding_new(mutator, "");
-        if (p->binding == NULL)
-            return EG_ENOMEM;
+    for (size_t i = 0; i < p->mutables.n_found; i++) {
+        const eg_module *m = p->mutables.found[i].module;
+        if (!eg__is_choice(m) || replacement(p, m) != NULL)
+            continue;
+        p->fixed[i] = json_dumps(json_object_get(eg__arch_json(arch), eg_mutable_key(m)), JSON_ENCODE_ANY);
+        EG_CHECK(p->fixed[i] != NULL, EG_ENOMEM, "out of memory");
     }
-    EG_TRY(eg_module_walk(mutator->model, plan_module, p));
-    return eg_mutable_node_traverse(mutator->tree, EG_PRE_ORDER, false, keep_decision, p);
+    return EG_OK;
+}
+
+static eg_status make_plan(plan *p, eg_module *model, const eg_arch *arch, bool strict)
+{
+    EG_TRY(eg__mutables_find(model, false, &p->mutables));
+    EG_TRY(check_unbound(p));
+    p->all = eg_decisions_new();
+    if (p->all == NULL)
+        return EG_ENOMEM;
+    EG_TRY(eg__decisions_from_arch(p->mutables.unique, p->mutables.n_unique, arch, strict, p->all));
+    EG_TRY(eg_module_walk(model, plan_module, p));
+    return plan_fixed(p, arch);
+}
+
+static void free_plan(plan *p)
+{
+    for (size_t i = 0; i < p->mutables.n_found && p->fixed != NULL; i++)
+        free(p->fixed[i]);
+    free(p->fixed);
+    free(p->changes);
+    eg_decisions_free(p->all);
+    eg__mutables_free(&p->mutables, p->model);
 }
 
 /* ---- changing: nothing here can fail ---- */
 
-static void log_change(const change *c)
+static void log_change(const plan *p, const change *c)
 {
+    const char *path = "";
+    for (size_t i = 0; i < p->mutables.n_found; i++) {
+        if (p->mutables.found[i].module == c->old)
+            path = p->mutables.found[i].path;
+    }
     if (c->fresh != NULL)
-        eg_log(c->old->ctx, EG_LOG_INFO, "replacing '%s' (key '%s') with its candidate '%s'", eg_mutable_name(c->old),
+        eg_log(c->old->ctx, EG_LOG_INFO, "replacing '%s' (key '%s') with its candidate '%s'", path,
                eg_mutable_key(c->old), c->fresh->name != NULL ? c->fresh->name : c->fresh->cls->name);
 }
 
@@ -142,85 +163,48 @@ static void make_change(const change *c)
     }
 }
 
-/* Takes the replaced choices out of the tree, which has held them until now. */
-static void prune(const plan *p, eg_mutable_node *node)
+static void commit(plan *p, eg_module *model, const eg_fixed_options *options)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < node->n_children; i++) {
-        eg_mutable_node *child = node->children[i];
-        if (replacement(p, child->module) != NULL) {
-            eg__binding_clear(child->module);
-            eg__tree_free(child, p->mutator->model);
-        } else {
-            prune(p, child);
-            node->children[kept++] = child;
-        }
-    }
-    node->n_children = kept;
-}
-
-/* The candidate becomes the model, for the caller and for the mutator. */
-static void replace_root(plan *p, eg_module **root, eg_module *fresh)
-{
-    eg_module *old = p->mutator->model;
-    eg__binding_set(fresh, p->binding);
-    p->binding = NULL;
-    p->mutator->model = eg_module_retain(fresh);
-    *root = eg_module_retain(fresh);
-    eg_module_release(old); /* the mutator's reference */
-    eg_module_release(old); /* the caller's */
-}
-
-static void commit(plan *p, const eg_fixed_options *options)
-{
-    eg_mutator *mutator = p->mutator;
-    eg_module *root = replacement(p, mutator->model);
+    eg_module *root = replacement(p, model);
     for (size_t i = 0; i < p->n; i++) {
         if (!options->quiet)
-            log_change(&p->changes[i]);
+            log_change(p, &p->changes[i]);
         make_change(&p->changes[i]);
     }
-    if (root != NULL && !options->quiet)
-        log_change(&(change){.old = mutator->model, .fresh = root});
-    prune(p, mutator->tree);
-    mutator->n_mutables = eg__tree_unique(mutator->tree, mutator->mutables, 0);
-    eg__mutator_follow(mutator, p->open);
-    p->open = NULL;
-    if (root != NULL)
-        replace_root(p, options->root, root);
-    eg__mutator_give_to_model(mutator);
+    for (size_t i = 0; i < p->mutables.n_found; i++) {
+        if (p->fixed[i] != NULL)
+            eg__choice_fix(p->mutables.found[i].module, p->fixed[i]);
+        p->fixed[i] = NULL;
+    }
+    if (root == NULL)
+        return;
+    if (!options->quiet)
+        log_change(p, &(change){.old = model, .fresh = root});
+    *options->root = eg_module_retain(root);
+    eg_module_release(model);
 }
 
-eg_mutator *eg_fixed_architecture(eg_module *model, const eg_arch *arch, const eg_fixed_options *options)
+eg_status eg_fixed_architecture(eg_module *model, const eg_arch *arch, const eg_fixed_options *options)
 {
-    if (model == NULL || arch == NULL)
-        return eg__null(__func__, model == NULL ? "model" : "architecture");
+    if (model == NULL || arch == NULL) {
+        eg__null(__func__, model == NULL ? "model" : "architecture");
+        return eg_error_last()->code;
+    }
     eg_fixed_options own = {0};
-    if (eg__options_copy(&own, sizeof(own), options) != EG_OK)
-        return NULL;
-    plan p = {.mutator = eg_mutator_attach(&eg__fixed_mutator_class, 0, NULL, model)};
-    if (p.mutator == NULL)
-        return NULL;
-    eg_status status = make_plan(&p, arch, &own);
-    if (status == EG_OK) {
-        commit(&p, &own);
-    } else {
-        eg_mutator_detach(p.mutator);
-        p.mutator = NULL;
-    }
-    if (p.binding != NULL) {
-        free(p.binding->path);
-        free(p.binding);
-    }
-    eg_decisions_free(p.all);
-    eg_decisions_free(p.open);
-    free(p.changes);
-    return p.mutator;
+    EG_TRY(eg__options_copy(&own, sizeof(own), options));
+    plan p = {.model = model, .replaces_root = own.root != NULL};
+    eg_module_retain(model); /* which gives way itself where it is a choice */
+    eg_status status = make_plan(&p, model, arch, !own.not_strict);
+    if (status == EG_OK)
+        commit(&p, model, &own);
+    free_plan(&p);
+    eg_module_release(model);
+    return status;
 }
 
 eg_status eg_apply_arch(eg_module *model, const eg_arch *arch)
 {
-    return eg_fixed_architecture(model, arch, NULL) != NULL ? EG_OK : eg_error_last()->code;
+    return eg_fixed_architecture(model, arch, NULL);
 }
 
 eg_status eg_apply_fixed_architecture(eg_module *model, const char *path)

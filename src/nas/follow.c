@@ -8,7 +8,6 @@
 /* One pass through a choice. */
 typedef struct pass {
     const eg_module *choice;
-    const char *what; /* "layer choice", for messages */
     int reduction;
     const eg_decision *decision;
     eg_tensor *const *in;
@@ -99,41 +98,40 @@ static eg_tensor *mask_tensor(const pass *p)
     return mask;
 }
 
-static eg_tensor *follow(eg_mutator *self, pass *p, eg_tensor **mask)
+eg_tensor *eg__decision_follow(const eg_decision *decision, const eg_module *choice, eg_tensor *const *in, size_t n_in,
+                               eg_tensor **mask)
 {
-    const char *key = eg_mutable_key(p->choice);
-    size_t n = eg__choice_size(p->choice);
-    p->decision = eg_decisions_get(self->current, key);
-    if (p->decision == NULL) {
-        eg_fail(EG_EINVAL, "%s '%s': its %s has no decision for it (forgot eg_mutator_reset?)", p->what, key,
-                self->cls->name);
-        return NULL;
-    }
-    if (p->decision->n != n) {
-        eg_fail(EG_EINVAL, "%s '%s': the decision has %zu entries, expected %zu", p->what, key, p->decision->n, n);
+    bool layer = eg_is_a(choice, &eg_layer_choice_class);
+    int reduction =
+        layer ? ((const eg_layer_choice *)choice)->reduction : ((const eg_input_choice *)choice)->reduction;
+    pass p = {choice, reduction, decision, in, n_in};
+    size_t n = eg__choice_size(choice);
+    if (decision->n != n) {
+        eg_fail(EG_EINVAL, "%s choice '%s': the decision has %zu entries, expected %zu", layer ? "layer" : "input",
+                eg_mutable_key(choice), decision->n, n);
         return NULL;
     }
     eg_tensor **out = eg__calloc(n + 1, sizeof(*out));
     if (out == NULL)
         return NULL;
-    eg_tensor *result = p->decision->tensor != NULL ? follow_tensor(p, out) : follow_weights(p, out);
+    eg_tensor *result = decision->tensor != NULL ? follow_tensor(&p, out) : follow_weights(&p, out);
     free(out);
     if (result == NULL || mask == NULL)
         return result;
-    *mask = mask_tensor(p);
+    *mask = mask_tensor(&p);
     return *mask != NULL ? result : NULL;
 }
 
-static eg_tensor *follow_layer_choice(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in,
-                                      eg_tensor **mask)
+static eg_tensor *follow_current(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in,
+                                 eg_tensor **mask)
 {
-    return follow(self, &(pass){choice, "layer choice", ((eg_layer_choice *)choice)->reduction, NULL, in, n_in}, mask);
-}
-
-static eg_tensor *follow_input_choice(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in,
-                                      eg_tensor **mask)
-{
-    return follow(self, &(pass){choice, "input choice", ((eg_input_choice *)choice)->reduction, NULL, in, n_in}, mask);
+    const char *key = eg_mutable_key(choice);
+    const eg_decision *decision = eg_decisions_get(self->current, key);
+    if (decision != NULL)
+        return eg__decision_follow(decision, choice, in, n_in, mask);
+    eg_fail(EG_EINVAL, "%s choice '%s': its %s has no decision for it (forgot eg_mutator_reset?)",
+            eg_is_a(choice, &eg_layer_choice_class) ? "layer" : "input", key, self->cls->name);
+    return NULL;
 }
 
 /* ---- what a class that has nothing of its own does ---- */
@@ -179,8 +177,8 @@ const eg_mutator_class eg_mutator_base_class = {.struct_size = sizeof(eg_mutator
                                                 .finalize = finalize_nothing,
                                                 .sample_search = sample_current,
                                                 .sample_final = sample_current,
-                                                .on_forward_layer_choice = follow_layer_choice,
-                                                .on_forward_input_choice = follow_input_choice,
+                                                .on_forward_layer_choice = follow_current,
+                                                .on_forward_input_choice = follow_current,
                                                 .enter_mutable_scope = pass_scope,
                                                 .exit_mutable_scope = pass_scope,
                                                 .save = save_nothing,

@@ -60,28 +60,18 @@ static eg_status input_choice_build(eg_module *self)
     double chosen = choice->n_chosen.value;
     EG_CHECK(chosen == floor(chosen) && chosen <= (double)choice->n_candidates, EG_EINVAL,
              "input choice '%s': n_chosen is %g, expected 0 to %" PRId64, choice->key, chosen, choice->n_candidates);
-    return set_sources(choice, given, (size_t)choice->n_candidates);
+    EG_TRY(set_sources(choice, given, (size_t)choice->n_candidates));
+    return eg__choice_take_fixed(self);
 }
 
 static eg_tensor *input_choice_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
 {
     const eg_input_choice *choice = (eg_input_choice *)self;
-    eg_mutator *mutator = eg_mutable_mutator(self);
-    if (mutator == NULL) {
-        eg_fail(EG_EINVAL, "input choice '%s' has no mutator: attach one to the model first", choice->key);
-        return NULL;
-    }
-    if (n_in != (size_t)choice->n_candidates) {
-        eg_fail(EG_EINVAL, "input choice '%s' was given %zu inputs, expected %" PRId64, choice->key, n_in,
-                choice->n_candidates);
-        return NULL;
-    }
-    eg_tensor *mask = NULL;
-    eg_tensor *out =
-        EG__MUTATOR_FN(mutator, on_forward_input_choice)(mutator, self, in, n_in, choice->return_mask ? &mask : NULL);
-    if (out == NULL || !choice->return_mask)
-        return out;
-    return eg_tuple(self->ctx, (eg_tensor *const[]){out, mask}, 2);
+    if (n_in == (size_t)choice->n_candidates)
+        return eg__choice_forward(self, in, n_in);
+    eg_fail(EG_EINVAL, "input choice '%s' was given %zu inputs, expected %" PRId64, choice->key, n_in,
+            choice->n_candidates);
+    return NULL;
 }
 
 static eg_status input_choice_copy(eg_module *dst, const eg_module *src)
@@ -93,6 +83,7 @@ static eg_status input_choice_copy(eg_module *dst, const eg_module *src)
 static void input_choice_finalize(eg_module *self)
 {
     free_sources((eg_input_choice *)self);
+    eg__choice_forget(self);
 }
 
 static const char *const reductions[] = {"sum", "mean", "concat", "none", NULL};
@@ -113,7 +104,8 @@ const eg_class eg_input_choice_class = {
                                .help = "recommended number of inputs, -1 = any"),
                   EG_TEXT(eg_input_choice, key, .help = "what decisions call it"),
                   EG_ENUM(eg_input_choice, reduction, .values = reductions, .help = "how several inputs become one"),
-                  EG_BOOL(eg_input_choice, return_mask, .help = "return the decision as well"))};
+                  EG_BOOL(eg_input_choice, return_mask, .help = "return the decision as well"),
+                  EG_TEXT(eg_input_choice, fixed, .help = "what is chosen without a mutator, as in an architecture"))};
 
 size_t eg_input_choice_size(const eg_module *choice)
 {

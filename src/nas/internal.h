@@ -17,12 +17,19 @@ size_t eg__choice_size(const eg_module *choice);
 const char *eg__choice_name(const eg_module *choice, size_t i);
 /** Gives a mutable under construction its automatic key where none was set. */
 eg_status eg__mutable_take_key(eg_module *m);
+/** What the constructors of both kinds of choices have in common, after all of their own: the value of `fixed`. */
+eg_status eg__choice_take_fixed(eg_module *choice);
+/** Decides a choice for as long as no mutator does: `value` is JSON text, was checked, and is taken over. */
+void eg__choice_fix(eg_module *choice, char *value);
+/** Frees what a choice keeps beside its fields. */
+void eg__choice_forget(eg_module *choice);
+/** The forward of both kinds of choices: asks the mutator, or follows what is fixed. */
+eg_tensor *eg__choice_forward(eg_module *choice, eg_tensor *const *in, size_t n_in);
 
 /** What ties a module to a mutator, kept in its `extension`: of every mutable of the model, and of the root. */
 typedef struct eg__binding {
     eg_mutator *mutator;
     char *path;
-    bool owns_mutator; /* of the root: the mutator is freed with it */
 } eg__binding;
 /** NULL when the module is not bound. */
 eg__binding *eg__binding_of(const eg_module *m);
@@ -66,6 +73,9 @@ size_t eg__decisions_size(const eg_decisions *decisions);
 const char *eg__decisions_key(const eg_decisions *decisions, size_t i);
 /** The numbers of a decision, also of a tensor: out[n]. */
 eg_status eg__decision_read(const eg_decision *decision, double *out);
+/** Runs what a decision says and joins the outputs. *mask receives the decision as a tensor where it is not NULL. */
+eg_tensor *eg__decision_follow(const eg_decision *decision, const eg_module *choice, eg_tensor *const *in, size_t n_in,
+                               eg_tensor **mask);
 /** Follows these decisions from now on (taken over). */
 void eg__mutator_follow(eg_mutator *mutator, eg_decisions *decisions);
 /** Turns off the layer choices that are named as a source of input choices and chosen by none of them: nobody would
@@ -88,13 +98,10 @@ eg_status eg__arch_put(eg_arch *arch, const char *key, json_t *value);
 /** The function of a mutator's class or of the nearest super class that has it. */
 #define EG__MUTATOR_FN(mutator, fn) (eg__mutator_class_with((mutator)->cls, offsetof(eg_mutator_class, fn))->fn)
 const eg_mutator_class *eg__mutator_class_with(const eg_mutator_class *cls, size_t offset);
-extern const eg_mutator_class eg__fixed_mutator_class;
 /** Runs a sampling function. What it computes is on the recording tape where there is one, and else gone afterwards:
  * decisions keep what they need. */
 eg_status eg__mutator_sample(eg_mutator *mutator, eg_status (*sample)(eg_mutator *self, eg_decisions *out),
                              eg_decisions *out);
-/** Makes the root own its mutator, which lets go of the model in turn. */
-void eg__mutator_give_to_model(eg_mutator *mutator);
 
 /* ---- sampling ---- */
 
@@ -124,7 +131,7 @@ extern const eg_strategy_class eg__random_strategy_class, eg__darts_strategy_cla
 
 /* ---- spaces ---- */
 
-extern const eg_space eg__cells_space, eg__darts_space;
+extern const eg_space eg__cells_space, eg__darts_space, eg__mlp_space;
 
 /** The candidates of DARTS, from `channels` to as many, stride 1 or 2: each has the image halved (rounded up) for 2. */
 eg_module *eg__darts_pool_max(eg_context *ctx, int64_t channels, int64_t stride);

@@ -6,23 +6,8 @@
 static eg_status layer_choice_build(eg_module *self)
 {
     EG_CHECK(eg_module_n_children(self) > 0, EG_EINVAL, "%s: no candidates, expected at least one", self->cls->name);
-    return eg__mutable_take_key(self);
-}
-
-static eg_tensor *layer_choice_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
-{
-    eg_mutator *mutator = eg_mutable_mutator(self);
-    if (mutator == NULL) {
-        eg_fail(EG_EINVAL, "layer choice '%s' has no mutator: attach one to the model first", eg_mutable_key(self));
-        return NULL;
-    }
-    bool return_mask = ((eg_layer_choice *)self)->return_mask;
-    eg_tensor *mask = NULL;
-    eg_tensor *out =
-        EG__MUTATOR_FN(mutator, on_forward_layer_choice)(mutator, self, in, n_in, return_mask ? &mask : NULL);
-    if (out == NULL || !return_mask)
-        return out;
-    return eg_tuple(self->ctx, (eg_tensor *const[]){out, mask}, 2);
+    EG_TRY(eg__mutable_take_key(self));
+    return eg__choice_take_fixed(self);
 }
 
 static const char *const reductions[] = {"sum", "mean", "concat", "none", NULL};
@@ -33,13 +18,15 @@ const eg_class eg_layer_choice_class = {
     .super = &eg_mutable_class,
     .instance_size = sizeof(eg_layer_choice),
     .build = layer_choice_build,
-    .forward = layer_choice_forward,
+    .forward = eg__choice_forward,
+    .finalize = eg__choice_forget,
     .n_inputs = EG_ANY_INPUTS,
     .fields =
         EG_FIELDS(EG_MODULES_FIELD(eg_layer_choice), EG_NAMED_FIELD(eg_layer_choice),
                   EG_TEXT(eg_layer_choice, key, .help = "what decisions call it"),
                   EG_ENUM(eg_layer_choice, reduction, .values = reductions, .help = "how several outputs become one"),
-                  EG_BOOL(eg_layer_choice, return_mask, .help = "return the decision as well"))};
+                  EG_BOOL(eg_layer_choice, return_mask, .help = "return the decision as well"),
+                  EG_TEXT(eg_layer_choice, fixed, .help = "what is chosen without a mutator, as in an architecture"))};
 
 size_t eg_layer_choice_size(const eg_module *choice)
 {

@@ -62,9 +62,6 @@ void eg_context_reset_keys(eg_context *ctx)
 static void free_binding(void *extension)
 {
     eg__binding *binding = extension;
-    eg_mutator *owned = binding->owns_mutator ? binding->mutator : NULL;
-    binding->mutator = NULL; /* the module that ends has let go of it */
-    eg_mutator_detach(owned);
     free(binding->path);
     free(binding);
 }
@@ -101,7 +98,6 @@ void eg__binding_clear(eg_module *m)
         return;
     m->extension = NULL;
     m->free_extension = NULL;
-    binding->owns_mutator = false;
     free_binding(binding);
 }
 
@@ -121,22 +117,4 @@ eg_mutator *eg_mutable_mutator(eg_module *m)
 eg_mutator *eg_module_mutator(eg_module *model)
 {
     return eg_mutable_mutator(model);
-}
-
-/* ---- choices of both kinds ---- */
-
-bool eg__is_choice(const eg_module *m)
-{
-    return eg_is_a(m, &eg_layer_choice_class) || eg_is_a(m, &eg_input_choice_class);
-}
-
-size_t eg__choice_size(const eg_module *choice)
-{
-    return eg_is_a(choice, &eg_layer_choice_class) ? eg_layer_choice_size(choice) : eg_input_choice_size(choice);
-}
-
-const char *eg__choice_name(const eg_module *choice, size_t i)
-{
-    return eg_is_a(choice, &eg_layer_choice_class) ? eg_layer_choice_name(choice, i)
-                                                   : eg_input_choice_source(choice, i);
 }

@@ -80,8 +80,7 @@ eg_mutator *eg_mutator_attach(const eg_mutator_class *cls, size_t size, const vo
         return NULL;
     }
     eg__mutables mutables;
-    if (check_unbound(cls, model, "") != EG_OK ||
-        eg__mutables_find(model, cls != &eg__fixed_mutator_class, &mutables) != EG_OK)
+    if (check_unbound(cls, model, "") != EG_OK || eg__mutables_find(model, true, &mutables) != EG_OK)
         return NULL;
     eg_mutator *mutator = new_mutator(cls, size, prototype, model);
     if (mutator == NULL || bind(mutator, &mutables) != EG_OK) {
@@ -106,18 +105,12 @@ eg_mutator *eg_mutator_attach(const eg_mutator_class *cls, size_t size, const vo
 
 /* ---- detaching ---- */
 
-static bool is_bound_to(const eg_module *m, const eg_mutator *mutator)
+static void unbind(const eg_mutable_node *node)
 {
-    const eg__binding *binding = eg__binding_of(m);
-    return binding != NULL && binding->mutator == mutator;
-}
-
-static void unbind(const eg_mutator *mutator, const eg_mutable_node *node)
-{
-    if (node->module != NULL && is_bound_to(node->module, mutator))
+    if (node->module != NULL)
         eg__binding_clear(node->module);
     for (size_t i = 0; i < node->n_children; i++)
-        unbind(mutator, node->children[i]);
+        unbind(node->children[i]);
 }
 
 void eg_mutator_detach(eg_mutator *mutator)
@@ -125,24 +118,14 @@ void eg_mutator_detach(eg_mutator *mutator)
     if (mutator == NULL)
         return;
     EG__MUTATOR_FN(mutator, finalize)(mutator);
-    /* A model that owns its mutator is not held by it; one that is just being freed has let go of it before. */
     eg_module *model = mutator->model;
-    bool bound = is_bound_to(model, mutator), held = bound && !eg__binding_of(model)->owns_mutator;
-    unbind(mutator, mutator->tree);
-    if (bound)
-        eg__binding_clear(model);
+    unbind(mutator->tree);
+    eg__binding_clear(model);
     eg__tree_free(mutator->tree, model);
     free(mutator->mutables);
     eg_decisions_free(mutator->current);
     free(mutator);
-    if (held)
-        eg_module_release(model);
-}
-
-void eg__mutator_give_to_model(eg_mutator *mutator)
-{
-    eg__binding_of(mutator->model)->owns_mutator = true;
-    eg_module_release(mutator->model);
+    eg_module_release(model);
 }
 
 /* ---- deciding ---- */

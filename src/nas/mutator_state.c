@@ -77,8 +77,9 @@ static eg_status load_decision(const eg_module *choice, const char *name, const 
 {
     size_t n = eg__choice_size(choice);
     char text[EG_SHAPE_TEXT_SIZE];
-    EG_CHECK(eg_shape_equal(t->shape, EG_SHAPE((int64_t)n)), EG_ESHAPE, "'%s' has shape %s, the choice has %zu candidates",
-             name, eg_shape_format(t->shape, text, sizeof(text)), n);
+    EG_CHECK(eg_shape_equal(t->shape, EG_SHAPE((int64_t)n)), EG_ESHAPE,
+             "'%s' has shape %s, the choice has %zu candidates", name, eg_shape_format(t->shape, text, sizeof(text)),
+             n);
     EG_CHECK(t->storage != NULL && (t->dtype == EG_I64 || t->dtype == EG_F64), EG_EDTYPE,
              "'%s' is %s, expected int64 (a mask) or float64 (weights)", name, eg_dtype_name(t->dtype));
     return t->dtype == EG_I64 ? read_mask(t, eg_mutable_key(choice), n, out)

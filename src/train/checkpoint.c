@@ -5,6 +5,7 @@
 #include "train/internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #define CHECKPOINT_FORMAT 1
@@ -66,16 +67,30 @@ eg_status eg__json_get_i64(const json_t *object, const char *key, int64_t *value
 
 /* ---------------------------------------------------------------------------------------------- writing */
 
-json_t *eg__checkpoint_scalars(const eg_rng *rng, eg__position position, json_t *settings)
+json_t *eg__checkpoint_scalars(const eg__moment *moment, json_t *settings)
 {
-    json_t *scalars = json_pack("{s:i, s:I, s:I, s:{s:o, s:o, s:o}, s:O}", "format", CHECKPOINT_FORMAT, "epoch",
-                                (json_int_t)position.epoch, "batch", (json_int_t)position.batch, "rng", "seed",
-                                eg__json_u64(rng->seed), "stream", eg__json_u64(rng->stream), "position",
-                                eg__json_u64(rng->position), "settings", settings);
+    const eg_rng *rng = &moment->rng;
+    json_t *scalars = json_pack("{s:i, s:I, s:I, s:{s:o, s:o, s:o}, s:f, s:O}", "format", CHECKPOINT_FORMAT, "epoch",
+                                (json_int_t)moment->position.epoch, "batch", (json_int_t)moment->position.batch, "rng",
+                                "seed", eg__json_u64(rng->seed), "stream", eg__json_u64(rng->stream), "position",
+                                eg__json_u64(rng->position), "seconds", moment->seconds, "settings", settings);
     json_decref(settings);
     if (!scalars)
         eg_fail(EG_ENOMEM, "no memory for a checkpoint");
     return scalars;
+}
+
+json_t *eg__transforms_json(const eg_transform *transforms, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < n; i++) {
+        double amount = transforms[i].amount;
+        if (json_array_append_new(list, isfinite(amount) ? json_real(amount) : json_null()) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
 }
 
 eg_status eg__checkpoint_write(const char *path, const eg_state *state, json_t *scalars)
@@ -120,7 +135,8 @@ static eg_status check_settings(const char *path, const json_t *settings, const 
         const json_t *was = json_object_get(stored, key);
         if (json_equal(was, value))
             continue;
-        char *old = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *new = json_dumps(value, JSON_ENCODE_ANY);
+        size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15);
+        char *old = was ? json_dumps(was, flags) : NULL, *new = json_dumps(value, flags);
         eg_status status = eg_fail(EG_EINVAL, "checkpoint '%s' was made with %s %s, not %s", path, key,
                                    old ? old : "unset", new ? new : "?");
         free(old);
@@ -164,20 +180,65 @@ eg_status eg__checkpoint_read(eg_context *ctx, const char *path, json_t *setting
     return status;
 }
 
-eg_status eg__checkpoint_restore(eg_context *ctx, const json_t *scalars, eg__position *position)
+eg_status eg__checkpoint_moment(const json_t *scalars, eg__moment *moment)
 {
-    const json_t *numbers = json_object_get(scalars, "rng");
+    const json_t *numbers = json_object_get(scalars, "rng"), *seconds = json_object_get(scalars, "seconds");
     int64_t epoch = 0, batch = 0;
-    eg_rng rng = {0};
+    eg_rng *rng = &moment->rng;
     EG_TRY(eg__json_get_i64(scalars, "epoch", &epoch));
     EG_TRY(eg__json_get_i64(scalars, "batch", &batch));
     EG_CHECK(epoch >= 0 && batch >= 0, EG_EFORMAT, "'epoch' or 'batch' is negative");
-    EG_TRY(eg__json_get_u64(numbers, "seed", &rng.seed));
-    EG_TRY(eg__json_get_u64(numbers, "stream", &rng.stream));
-    EG_TRY(eg__json_get_u64(numbers, "position", &rng.position));
-    *eg_context_rng(ctx) = rng;
-    *position = (eg__position){.epoch = epoch, .batch = (size_t)batch};
+    EG_TRY(eg__json_get_u64(numbers, "seed", &rng->seed));
+    EG_TRY(eg__json_get_u64(numbers, "stream", &rng->stream));
+    EG_TRY(eg__json_get_u64(numbers, "position", &rng->position));
+    EG_CHECK(json_is_number(seconds), EG_EFORMAT, "'seconds' is missing or no number");
+    moment->position = (eg__position){.epoch = epoch, .batch = (size_t)batch};
+    moment->seconds = json_number_value(seconds);
     return EG_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- all or nothing */
+
+static eg_status copy_state(const eg_state *state, eg_state *copy)
+{
+    for (size_t i = 0; i < eg_state_size(state); i++) {
+        const char *name;
+        eg_tensor *t = eg_state_at(state, i, &name);
+        EG_TRY(eg_state_put(copy, name, eg_tensor_copy(t)));
+    }
+    return EG_OK;
+}
+
+static eg_status load_or_restore(const eg__parts *parts, const eg_state *state, const json_t *scalars,
+                                 const eg_state *before, const json_t *before_scalars)
+{
+    eg_status status = parts->load(parts->owner, state, scalars);
+    if (status == EG_OK)
+        return EG_OK;
+    eg__error_mark mark;
+    eg__error_save(&mark);
+    parts->load(parts->owner, before, before_scalars); /* of the very objects that it came from: it fits */
+    eg__error_restore(&mark);
+    return status;
+}
+
+eg_status eg__parts_load(const eg__parts *parts, const eg_state *state, const json_t *scalars)
+{
+    eg_state *now = eg_state_new(), *before = now ? eg_state_new() : NULL;
+    json_t *now_scalars = json_object();
+    eg_status status = EG_ENOMEM;
+    if (before)
+        status = now_scalars ? EG_OK : eg_fail(EG_ENOMEM, "no memory for a checkpoint");
+    if (status == EG_OK)
+        status = parts->save(parts->owner, now, now_scalars);
+    if (status == EG_OK)
+        status = copy_state(now, before);
+    if (status == EG_OK)
+        status = load_or_restore(parts, state, scalars, before, now_scalars);
+    json_decref(now_scalars);
+    eg_state_free(before);
+    eg_state_free(now);
+    return status;
 }
 
 char *eg__checkpoint_path(const char *run)

@@ -36,11 +36,13 @@ static eg_status run_all(eg_module *model, eg_loader *loader, eg__output_fn each
 
 eg_status eg__run_over(eg_module *model, eg_loader *loader, eg__output_fn each, void *payload)
 {
-    bool training = model->training;
-    eg_module_train(model, false);
-    eg_status status = run_all(model, loader, each, payload);
-    if (training)
-        eg_module_train(model, true);
+    eg__modes modes;
+    eg_status status = eg__modes_save(&modes, model);
+    if (status == EG_OK) {
+        eg_module_train(model, false);
+        status = run_all(model, loader, each, payload);
+    }
+    eg__modes_restore(&modes);
     return status;
 }
 
@@ -181,12 +183,15 @@ static eg_status next_momentum(void *payload, size_t batch, eg_tensor *output, c
 eg_status eg__norm_stats_recompute(eg__norm_stats *stats, eg_module *model, eg_loader *loader)
 {
     /* only the normalizations run in training mode: dropout would draw random numbers */
-    bool training = model->training;
-    eg_module_train(model, false);
-    for (size_t i = 0; i < stats->n; i++)
-        eg_module_train(&stats->norms[i].norm->base, true);
-    set_momentum(stats, 0);
-    eg_status status = run_all(model, loader, next_momentum, stats);
-    eg_module_train(model, training);
+    eg__modes modes;
+    eg_status status = eg__modes_save(&modes, model);
+    if (status == EG_OK) {
+        eg_module_train(model, false);
+        for (size_t i = 0; i < stats->n; i++)
+            eg_module_train(&stats->norms[i].norm->base, true);
+        set_momentum(stats, 0);
+        status = run_all(model, loader, next_momentum, stats);
+    }
+    eg__modes_restore(&modes);
     return status;
 }

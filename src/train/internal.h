@@ -7,6 +7,7 @@
 #include "base/internal.h"
 #include "engraft/io.h"
 #include "engraft/train.h"
+#include "nn/internal.h"
 
 /* ---- numbers in JSON, exact and independent of the locale: bit patterns and u64 as text ---- */
 
@@ -23,26 +24,63 @@ eg_status eg__json_get_i64(const json_t *object, const char *key, int64_t *value
 
 json_t *eg__meters_json(const eg_meter_group *group); /* all there is of them, for checkpoints. NULL on failure */
 eg_status eg__meters_restore(eg_meter_group *group, const json_t *list);
+void eg__meters_swap(eg_meter_group *a, eg_meter_group *b);
 json_t *eg__meters_averages(const eg_meter_group *group); /* {"loss": 0.5, ..} for events. NULL on failure */
+
+/* ---- time spent, over all sessions of a run ---- */
+
+typedef struct eg__clock {
+    double before, started; /* seconds of what is over; when what runs was started */
+    bool running;
+} eg__clock;
+
+static inline double eg__clock_read(const eg__clock *clock)
+{
+    return clock->before + (clock->running ? eg__now() - clock->started : 0);
+}
+static inline void eg__clock_start(eg__clock *clock)
+{
+    *clock = (eg__clock){.before = clock->before, .started = eg__now(), .running = true};
+}
+static inline void eg__clock_stop(eg__clock *clock)
+{
+    *clock = (eg__clock){.before = eg__clock_read(clock)};
+}
 
 /* ---- checkpoints: one file of tensors, with all other numbers as JSON in its metadata ---- */
 
-/** What is common to trainings and searches: where they are. */
 typedef struct eg__position {
     int64_t epoch; /* the next batch to be run, */
     size_t batch;  /* or the number of batches when only the end of the epoch is to come */
 } eg__position;
 
-/** Makes the scalars of a checkpoint: position, the context's random numbers, and `settings` (taken over): what a run
- * that goes on must have in common with the one that wrote it. */
-json_t *eg__checkpoint_scalars(const eg_rng *rng, eg__position position, json_t *settings);
+/** What is common to trainings and searches: where they are, the context's random numbers, and the time spent. */
+typedef struct eg__moment {
+    eg__position position;
+    eg_rng rng;
+    double seconds;
+} eg__moment;
+
+/** Makes the scalars of a checkpoint: a moment, and `settings` (taken over): what a run that goes on must have in
+ * common with the one that wrote it. */
+json_t *eg__checkpoint_scalars(const eg__moment *moment, json_t *settings);
+/** The moment in scalars. */
+eg_status eg__checkpoint_moment(const json_t *scalars, eg__moment *moment);
+/** Amounts of transforms, for settings: all of them that can be compared. */
+json_t *eg__transforms_json(const eg_transform *transforms, size_t n);
 /** Writes atomically; takes over `scalars`, also on failure. */
 eg_status eg__checkpoint_write(const char *path, const eg_state *state, json_t *scalars);
 /** Reads a file, whose tensors are made in the current scope. EFORMAT when it is no checkpoint; EINVAL when its
  * settings differ from `settings` (taken over), naming the first difference. */
 eg_status eg__checkpoint_read(eg_context *ctx, const char *path, json_t *settings, eg_state **state, json_t **scalars);
-/** Sets the position and the context's random numbers. */
-eg_status eg__checkpoint_restore(eg_context *ctx, const json_t *scalars, eg__position *position);
+/** What a training or a search changes as it goes: tensors, and places in schedules. */
+typedef struct eg__parts {
+    void *owner;
+    eg_status (*save)(void *owner, eg_state *state, json_t *scalars);
+    eg_status (*load)(void *owner, const eg_state *state, const json_t *scalars);
+} eg__parts;
+/** Loads them; after a failure they are what they were before. Makes tensors in the current scope. */
+eg_status eg__parts_load(const eg__parts *parts, const eg_state *state, const json_t *scalars);
 /** "<run>/checkpoint/last.safetensors", with its folder made. NULL on failure. */
 char *eg__checkpoint_path(const char *run);
 
@@ -64,6 +102,8 @@ struct eg_trainer {
     size_t n_callbacks;
     eg_meter_group *meters, *validation_meters;
     eg__position position;
+    eg__clock clock;
+    json_t *settings;            /* that a checkpoint must share */
     bool finished;               /* the next eg_trainer_train() starts from epoch 0 */
     char *run, *checkpoint_path; /* NULL = none */
     double saved_at;
@@ -72,13 +112,15 @@ struct eg_trainer {
 /** The schedule of a callback made by eg_lr_scheduler_callback(); NULL for others. Lent. */
 eg_scheduler *eg__callback_scheduler(const eg_callback *callback);
 
+/** Fills in `settings`. */
+eg_status eg__trainer_settings(eg_trainer *trainer);
 /** Writes the checkpoint of its run; does nothing without a run. */
 eg_status eg__trainer_save(eg_trainer *trainer);
 
 /* ---- evaluation ---- */
 
-/** Runs a model over a loader's epoch 0 in evaluation mode, calling `each` with every output. The model's mode is put
- * back. ECANCELED after eg_context_cancel(). */
+/** Runs a model over a loader's epoch 0 in evaluation mode, calling `each` with every output. The modules' modes are
+ * put back. ECANCELED after eg_context_cancel(). */
 typedef eg_status (*eg__output_fn)(void *payload, size_t batch, eg_tensor *output, const eg_batch *data);
 eg_status eg__run_over(eg_module *model, eg_loader *loader, eg__output_fn each, void *payload);
 

@@ -165,7 +165,6 @@ static eg_status save_when_due(eg_trainer *t)
 static eg_status run_batches(eg_trainer *t)
 {
     size_t total = eg_loader_size(t->train);
-    EG_CHECK(t->position.batch <= total, EG_EFORMAT, "batch %zu of an epoch of %zu", t->position.batch, total);
     if (t->position.batch < total)
         EG_TRY(eg_loader_start(t->train, (uint64_t)t->position.epoch, t->position.batch));
     while (t->position.batch < total) {
@@ -228,20 +227,30 @@ static eg_status run_epoch(eg_trainer *t)
     return eg__trainer_save(t);
 }
 
-eg_status eg_trainer_train(eg_trainer *t)
+static eg_status train(eg_trainer *t)
 {
-    EG_CHECK(t, EG_EINVAL, "trainer is NULL");
-    if (t->finished)
-        t->position = (eg__position){0};
-    t->finished = false;
     if (t->position.epoch < t->options.epochs) {
         EACH_CALLBACK(t, on_train_begin, callback_);
         while (t->position.epoch < t->options.epochs)
             EG_TRY(run_epoch(t));
         EACH_CALLBACK(t, on_train_end, callback_);
-        EG_TRY(eg__event(t->run, "done", json_object()));
+        EG_TRY(eg__event(t->run, "done", json_pack("{s:f}", "seconds", eg__clock_read(&t->clock))));
     }
     t->finished = true;
     eg_module_train(t->options.model, false);
     return EG_OK;
+}
+
+eg_status eg_trainer_train(eg_trainer *t)
+{
+    EG_CHECK(t, EG_EINVAL, "trainer is NULL");
+    if (t->finished) {
+        t->position = (eg__position){0};
+        t->clock = (eg__clock){0};
+    }
+    t->finished = false;
+    eg__clock_start(&t->clock);
+    eg_status status = train(t);
+    eg__clock_stop(&t->clock);
+    return status;
 }

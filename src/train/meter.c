@@ -11,6 +11,8 @@ struct eg_meter_group {
 
 void eg_meter_update(eg_meter *meter, double value, uint64_t n)
 {
+    if (!meter)
+        return;
     meter->val = value;
     meter->sum += value * (double)n;
     meter->count += n;
@@ -32,6 +34,8 @@ void eg_meter_group_free(eg_meter_group *group)
 
 void eg_meter_group_reset(eg_meter_group *group)
 {
+    if (!group)
+        return;
     for (size_t i = 0; i < group->meters.n; i++)
         eg_free(group->meters.entries[i].value);
     eg__map_free(&group->meters);
@@ -153,6 +157,13 @@ eg_status eg__meters_restore(eg_meter_group *group, const json_t *list)
         *meter = (eg_meter){.val = val, .sum = sum, .count = count, .avg = count > 0 ? sum / (double)count : 0.0};
     }
     return EG_OK;
+}
+
+void eg__meters_swap(eg_meter_group *a, eg_meter_group *b)
+{
+    eg_meter_group other = *a;
+    *a = *b;
+    *b = other;
 }
 
 json_t *eg__meters_averages(const eg_meter_group *group)

@@ -3,7 +3,6 @@
  */
 #include "train/internal.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,7 +22,8 @@ static eg_status compare_options(const char *path, const json_t *stored, const j
         const json_t *was = json_object_get(stored, key);
         if (strcmp(key, version_key) == 0 || json_equal(was, value))
             continue;
-        char *old = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *new = json_dumps(value, JSON_ENCODE_ANY);
+        size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15);
+        char *old = was ? json_dumps(was, flags) : NULL, *new = json_dumps(value, flags);
         eg_status status =
             eg_fail(EG_EINVAL, "'%s' is of a run with %s %s, not %s", path, key, old ? old : "unset", new ? new : "?");
         free(old);
@@ -126,7 +126,8 @@ static bool ends_inside_line(int file)
 static eg_status append_line(const char *path, const char *line)
 {
     int file = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    EG_CHECK(file >= 0, EG_EIO, "cannot open '%s': %s", path, strerror(errno));
+    if (file < 0)
+        return eg__fail_errno("open", path);
     eg__buf buf = {0};
     eg__buf_printf(&buf, "%s%s\n", ends_inside_line(file) ? "\n" : "", line);
     eg_status status = EG_OK;
@@ -135,12 +136,12 @@ static eg_status append_line(const char *path, const char *line)
     } else {
         ssize_t written = write(file, buf.data, buf.len);
         if (written < 0)
-            status = eg_fail(EG_EIO, "cannot write '%s': %s", path, strerror(errno));
+            status = eg__fail_errno("write", path);
         else if ((size_t)written < buf.len)
             status = eg_fail(EG_EIO, "cannot write '%s': no room", path);
     }
     if (close(file) != 0 && status == EG_OK)
-        status = eg_fail(EG_EIO, "cannot write '%s': %s", path, strerror(errno));
+        status = eg__fail_errno("write", path);
     eg__buf_free(&buf);
     return status;
 }

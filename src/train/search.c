@@ -29,7 +29,7 @@ static void tell(const eg_search *s, const char *phase, size_t done, size_t tota
 
 /* Leaves the model as it was, and draws no random numbers: a candidate's accuracy depends on nothing that was asked
  * before. */
-static eg_status measure_candidate(eg_search *s, double *accuracy)
+static eg_status measure(eg_search *s, double *accuracy)
 {
     eg_module *model = s->options.model;
     eg__norm_stats *stats = eg__norm_stats_save(model);
@@ -40,6 +40,15 @@ static eg_status measure_candidate(eg_search *s, double *accuracy)
         status = eg__accuracy_over(model, s->evaluation, accuracy);
     eg_status restored = eg__norm_stats_restore(stats);
     return status != EG_OK ? status : restored;
+}
+
+/* In a scope of its own: a choice measures any number of candidates. */
+static eg_status measure_candidate(eg_search *s, double *accuracy)
+{
+    eg_tape *scope = eg_tape_begin(s->options.ctx, EG_NO_GRAD);
+    eg_status status = scope ? measure(s, accuracy) : EG_ENOMEM;
+    eg_tape_end(scope);
+    return status;
 }
 
 static eg_status host_evaluate(void *payload, double *accuracy)
@@ -89,11 +98,13 @@ static eg_loader *training_loader(const eg_search *s, eg_dataset *half, uint64_t
                          .seed = seed, .transforms = o->transforms, .n_transforms = o->n_transforms);
 }
 
-/* Batches of a fixed sample, in the same order every time. */
-static eg_loader *sample_loader(const eg_search *s, eg_dataset *half, size_t n)
+/* Batches of a fixed sample, in the same order every time. `whole`: full batches only, as in training; the statistics
+ * of what is left over may have no variance (a single sample whose maps are of one pixel). */
+static eg_loader *sample_loader(const eg_search *s, eg_dataset *half, size_t n, bool whole)
 {
     eg_dataset *sample = eg_dataset_sample(half, n, s->options.seed);
-    eg_loader *loader = sample ? eg_loader_new(sample, s->options.batch_size) : NULL;
+    size_t batch = EG_MIN(s->options.batch_size, eg_dataset_size(sample));
+    eg_loader *loader = sample ? eg_loader_new(sample, EG_MAX(batch, 1), .drop_last = whole) : NULL;
     eg_dataset_release(sample);
     return loader;
 }
@@ -105,8 +116,8 @@ static eg_status make_loaders(eg_search *s)
     s->train = training_loader(s, s->weights_half, seed);
     if (s->cls->needs_validation_batches)
         s->valid = training_loader(s, s->choices_half, seed + 1);
-    s->calibration = sample_loader(s, s->weights_half, CALIBRATION_SAMPLES);
-    s->evaluation = sample_loader(s, s->choices_half, EVALUATION_SAMPLES);
+    s->calibration = sample_loader(s, s->weights_half, CALIBRATION_SAMPLES, true);
+    s->evaluation = sample_loader(s, s->choices_half, EVALUATION_SAMPLES, false);
     if (!s->train || (s->cls->needs_validation_batches && !s->valid) || !s->calibration || !s->evaluation)
         return eg_error_last()->code;
     return EG_OK;
@@ -115,8 +126,8 @@ static eg_status make_loaders(eg_search *s)
 static eg_status make_strategy(eg_search *s)
 {
     eg_search_options *o = &s->options;
-    s->optimizer =
-        eg_sgd(o->model, .ctx = o->ctx, .lr = o->lr > 0 ? o->lr : DEFAULT_LR, .momentum = 0.9, .weight_decay = 3e-4);
+    o->lr = o->lr > 0 ? o->lr : DEFAULT_LR;
+    s->optimizer = eg_sgd(o->model, .ctx = o->ctx, .lr = o->lr, .momentum = 0.9, .weight_decay = 3e-4);
     if (!s->optimizer)
         return eg_error_last()->code;
     int64_t steps = o->epochs * (int64_t)eg_loader_size(s->train);
@@ -128,7 +139,10 @@ static eg_status make_strategy(eg_search *s)
     if (o->strategy_options.seed == 0)
         o->strategy_options.seed = o->seed;
     s->strategy = eg_strategy_new(s->cls, o->model, s->optimizer, &s->host, &o->strategy_options);
-    return s->strategy ? EG_OK : eg_error_last()->code;
+    if (!s->strategy)
+        return eg_error_last()->code;
+    o->strategy_options = s->strategy->options; /* its copies of what the caller lent */
+    return EG_OK;
 }
 
 static eg_status make_run(eg_search *s, const char *run)
@@ -159,6 +173,8 @@ static eg_status build(eg_search *s)
         return EG_ENOMEM;
     EG_TRY(make_loaders(s));
     EG_TRY(make_strategy(s));
+    EG_TRY(eg__search_settings(s));
+    s->options.transforms = NULL; /* the loaders have their own */
     s->saved_at = eg__now();
     return make_run(s, run);
 }
@@ -167,16 +183,19 @@ eg_search *eg_search_new_with(const eg_search_options *options)
 {
     if (!options)
         return eg__null("eg_search_new", "options");
-    const eg_strategy_class *cls = eg_strategy_find(options->strategy ? options->strategy : "darts");
+    eg_search_options own;
+    if (eg__options_copy(&own, sizeof own, options) != EG_OK)
+        return NULL;
+    const eg_strategy_class *cls = eg_strategy_find(own.strategy ? own.strategy : "darts");
     eg_search *s = cls ? eg__calloc(1, sizeof *s) : NULL;
     if (!s)
         return NULL;
-    s->options = *options;
+    s->options = own;
     s->cls = cls;
-    if (options->model)
-        eg_module_retain(options->model);
-    if (options->train)
-        eg_dataset_retain(options->train);
+    if (own.model)
+        eg_module_retain(own.model);
+    if (own.train)
+        eg_dataset_retain(own.train);
     if (build(s) == EG_OK)
         return s;
     eg_search_free(s);
@@ -198,6 +217,7 @@ void eg_search_free(eg_search *s)
     eg_dataset_release(s->choices_half);
     eg_meter_group_free(s->meters);
     eg_arch_free(s->arch);
+    json_decref(s->settings);
     eg_module_release(s->options.model);
     eg_dataset_release(s->options.train);
     eg_free(s->known);
@@ -229,10 +249,10 @@ static eg_status run_step(eg_search *s, bool first)
     EG_TRY(eg_loader_next(s->train, &train));
     EG_ASSERT(train.size > 0);
     EG_TRY(next_valid(s, first, &valid));
-    EG_TRY(s->cls->train_step(s->strategy, &train, s->valid ? &valid : NULL, &result));
-    EG_CHECK(isfinite(result.loss), EG_EINVAL,
-             "the loss is %g in epoch %" PRId64 " of %" PRId64 ", step %zu of %zu: a lower learning rate may help",
-             result.loss, s->position.epoch + 1, s->options.epochs, s->position.batch + 1, eg_loader_size(s->train));
+    eg_status status = s->cls->train_step(s->strategy, &train, s->valid ? &valid : NULL, &result);
+    if (status != EG_OK)
+        return eg__fail_prefix(status, "epoch %" PRId64 " of %" PRId64 ", step %zu of %zu", s->position.epoch + 1,
+                               s->options.epochs, s->position.batch + 1, eg_loader_size(s->train));
     EG_TRY(eg_meter_group_update(s->meters, "acc1", result.accuracy, train.size));
     EG_TRY(eg_meter_group_update(s->meters, "loss", result.loss, train.size));
     return eg_scheduler_step(s->scheduler);
@@ -250,7 +270,6 @@ static eg_status stop(eg_search *s)
 static eg_status run_epoch(eg_search *s)
 {
     size_t total = eg_loader_size(s->train);
-    EG_CHECK(s->position.batch < total, EG_EFORMAT, "batch %zu of an epoch of %zu", s->position.batch, total);
     if (s->position.batch == 0)
         eg_meter_group_reset(s->meters);
     eg_module_train(s->options.model, true);
@@ -290,6 +309,8 @@ static eg_status choose(eg_search *s)
     eg_tape_end(scope);
     if (status == EG_ECANCELED)
         status = stop(s);
+    if (status != EG_OK)
+        *eg_context_rng(s->options.ctx) = s->rng_before_choice;
     s->choosing = false;
     return status;
 }
@@ -304,9 +325,8 @@ static eg_status write_arch(eg_search *s)
     return status;
 }
 
-eg_status eg_search_run(eg_search *s)
+static eg_status run(eg_search *s)
 {
-    EG_CHECK(s, EG_EINVAL, "search is NULL");
     if (s->arch)
         return write_arch(s); /* done before, here or in the run that goes on */
     while (!s->cls->no_training && s->position.epoch < s->options.epochs)
@@ -314,7 +334,21 @@ eg_status eg_search_run(eg_search *s)
     EG_TRY(choose(s));
     EG_TRY(write_arch(s));
     EG_TRY(eg__search_save(s));
-    return eg__event(s->run, "done", json_object());
+    return eg__event(s->run, "done", json_pack("{s:f}", "seconds", eg__clock_read(&s->clock)));
+}
+
+eg_status eg_search_run(eg_search *s)
+{
+    EG_CHECK(s, EG_EINVAL, "search is NULL");
+    eg__clock_start(&s->clock);
+    eg_status status = run(s);
+    eg__clock_stop(&s->clock);
+    return status;
+}
+
+double eg_search_seconds(const eg_search *s)
+{
+    return s ? eg__clock_read(&s->clock) : 0;
 }
 
 const eg_arch *eg_search_arch(const eg_search *s)

@@ -20,6 +20,8 @@ struct eg_search {
     eg_strategy *strategy;
     eg_meter_group *meters;
     eg__position position;
+    eg__clock clock;
+    json_t *settings; /* that a checkpoint must share */
     /* Accuracies of the candidates evaluated so far in the choice. The choice is repeated from its start after a
      * resume; it asks the same questions in the same order, and the first n_known of them are answered from here. */
     double *known;
@@ -32,6 +34,8 @@ struct eg_search {
     double saved_at;
 };
 
+/** Fills in `settings`. */
+eg_status eg__search_settings(eg_search *search);
 /** Writes the checkpoint of its run; does nothing without a run. */
 eg_status eg__search_save(eg_search *search);
 /** The same when the last one is old enough. */

@@ -3,16 +3,51 @@
  */
 #include "train/search.h"
 
-static json_t *settings_of(const eg_search *s)
+/* ---------------------------------------------------------------------------------------------- what must be shared */
+
+eg_status eg__search_settings(eg_search *s)
 {
     const eg_search_options *o = &s->options;
-    const eg_strategy_options *own = &o->strategy_options;
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:I, s:I, s:s}", "kind", "search", "strategy", s->cls->name,
-                     "epochs", (json_int_t)o->epochs, "batch_size", (json_int_t)o->batch_size, "samples",
-                     (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed), "evaluations",
-                     (json_int_t)own->evaluations, "population", (json_int_t)own->population, "choice",
-                     own->choice ? own->choice : "");
+    const eg_strategy_options *own = &s->strategy->options;
+    s->settings = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:I, s:I, s:s, s:f, s:f, s:f, s:i, s:s}", "kind", "search",
+        "strategy", s->cls->name, "epochs", (json_int_t)o->epochs, "batch_size", (json_int_t)o->batch_size, "samples",
+        (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed), "strategy_seed", eg__json_u64(own->seed),
+        "lr", o->lr, "transforms", eg__transforms_json(o->transforms, o->n_transforms), "evaluations",
+        (json_int_t)own->evaluations, "population", (json_int_t)own->population, "choice",
+        own->choice ? own->choice : "", "arch_lr", own->arch_lr, "arch_weight_decay", own->arch_weight_decay,
+        "grad_clip", own->grad_clip, "threads", eg_context_threads(o->ctx), "backend", eg__context_backend(o->ctx));
+    return s->settings ? EG_OK : eg_fail(EG_ENOMEM, "no memory for the settings of a search");
 }
+
+/* ---------------------------------------------------------------------------------------------- parts */
+
+static eg_status save_parts(void *owner, eg_state *state, json_t *scalars)
+{
+    eg_search *s = owner;
+    EG_TRY(eg_module_state(s->options.model, "model.", state));
+    EG_TRY(eg_optimizer_state(s->optimizer, "optimizer.", state));
+    EG_TRY(s->cls->save ? s->cls->save(s->strategy, "strategy.", state) : EG_OK);
+    EG_CHECK(json_object_set_new(scalars, "schedule", json_integer((json_int_t)eg_scheduler_position(s->scheduler))) ==
+                 0,
+             EG_ENOMEM, "no memory for a checkpoint");
+    return EG_OK;
+}
+
+static eg_status load_parts(void *owner, const eg_state *state, const json_t *scalars)
+{
+    eg_search *s = owner;
+    int64_t schedule = 0;
+    EG_TRY(eg__json_get_i64(scalars, "schedule", &schedule));
+    EG_TRY(eg_module_load_state(s->options.model, "model.", state, true));
+    EG_TRY(s->cls->load ? s->cls->load(s->strategy, "strategy.", state) : EG_OK);
+    /* the schedule before the optimizer: setting a position computes learning rates anew, the optimizer's are the exact
+     * ones */
+    EG_TRY(eg_scheduler_set_position(s->scheduler, schedule));
+    return eg_optimizer_load_state(s->optimizer, "optimizer.", state);
+}
+
+/* ---------------------------------------------------------------------------------------------- writing */
 
 /* What has been found out in the choice so far. */
 static eg_status add_choice(const eg_search *s, json_t *scalars)
@@ -34,21 +69,25 @@ static eg_status add_choice(const eg_search *s, json_t *scalars)
     return EG_OK;
 }
 
+static eg_status fill(eg_search *s, eg_state *state, json_t *scalars)
+{
+    EG_TRY(save_parts(s, state, scalars));
+    EG_CHECK(json_object_set_new(scalars, "meters", eg__meters_json(s->meters)) == 0, EG_ENOMEM,
+             "no memory for a checkpoint");
+    return add_choice(s, scalars);
+}
+
 static eg_status write_checkpoint(eg_search *s, eg_state *state)
 {
-    EG_TRY(eg_module_state(s->options.model, "model.", state));
-    EG_TRY(eg_optimizer_state(s->optimizer, "optimizer.", state));
-    if (s->cls->save)
-        EG_TRY(s->cls->save(s->strategy, "strategy.", state));
-    const eg_rng *rng = s->choosing ? &s->rng_before_choice : eg_context_rng(s->options.ctx);
-    json_t *scalars = eg__checkpoint_scalars(rng, s->position, settings_of(s));
-    if (scalars &&
-        (json_object_set_new(scalars, "schedule", json_integer((json_int_t)eg_scheduler_position(s->scheduler))) != 0 ||
-         json_object_set_new(scalars, "meters", eg__meters_json(s->meters)) != 0 || add_choice(s, scalars) != EG_OK)) {
-        json_decref(scalars);
-        scalars = NULL;
-    }
-    return eg__checkpoint_write(s->checkpoint_path, state, scalars);
+    const eg__moment moment = {.position = s->position,
+                               .rng = s->choosing ? s->rng_before_choice : *eg_context_rng(s->options.ctx),
+                               .seconds = eg__clock_read(&s->clock)};
+    json_t *scalars = eg__checkpoint_scalars(&moment, json_incref(s->settings));
+    eg_status status = scalars ? fill(s, state, scalars) : EG_ENOMEM;
+    if (status == EG_OK)
+        return eg__checkpoint_write(s->checkpoint_path, state, scalars);
+    json_decref(scalars);
+    return status;
 }
 
 eg_status eg__search_save(eg_search *s)
@@ -72,35 +111,73 @@ eg_status eg__search_save_when_due(eg_search *s)
 
 /* ---------------------------------------------------------------------------------------------- restoring */
 
-static eg_status restore_choice(eg_search *s, const json_t *scalars)
+/* Everything but the parts, read before any of them changes. */
+typedef struct restored {
+    eg__moment moment;
+    eg_meter_group *meters;
+    double *known;
+    size_t n_known, known_capacity;
+    eg_arch *arch; /* NULL = not chosen yet */
+} restored;
+
+static eg_status read_choice(const json_t *scalars, restored *r)
 {
     const json_t *known = json_object_get(scalars, "candidates"), *arch = json_object_get(scalars, "arch");
     size_t n = json_array_size(known);
-    EG_TRY(eg__grow(&s->known, &s->known_capacity, n, sizeof *s->known));
+    EG_TRY(eg__grow(&r->known, &r->known_capacity, n, sizeof *r->known));
     for (size_t i = 0; i < n; i++)
-        EG_TRY(eg__json_read_double(json_array_get(known, i), "candidates", &s->known[i]));
-    s->n_known = n;
+        EG_TRY(eg__json_read_double(json_array_get(known, i), "candidates", &r->known[i]));
+    r->n_known = n;
     if (!arch)
         return EG_OK;
     EG_CHECK(json_is_string(arch), EG_EFORMAT, "'arch' is no text");
-    s->arch = eg_arch_parse(json_string_value(arch));
-    return s->arch ? EG_OK : eg_error_last()->code;
+    r->arch = eg_arch_parse(json_string_value(arch));
+    return r->arch ? EG_OK : eg_error_last()->code;
+}
+
+static eg_status read_scalars(const eg_search *s, const json_t *scalars, restored *r)
+{
+    size_t total = eg_loader_size(s->train);
+    r->meters = eg_meter_group_new();
+    if (!r->meters)
+        return EG_ENOMEM;
+    EG_TRY(eg__checkpoint_moment(scalars, &r->moment));
+    EG_CHECK(r->moment.position.batch < total, EG_EFORMAT, "batch %zu of an epoch of %zu", r->moment.position.batch,
+             total);
+    EG_TRY(eg__meters_restore(r->meters, json_object_get(scalars, "meters")));
+    return read_choice(scalars, r);
+}
+
+/* What the search had before is left in `r`. */
+static void take(eg_search *s, restored *r)
+{
+    double *known = s->known;
+    eg_arch *arch = s->arch;
+    eg__meters_swap(s->meters, r->meters);
+    s->known = r->known;
+    s->n_known = r->n_known;
+    s->known_capacity = r->known_capacity;
+    s->arch = r->arch;
+    s->position = r->moment.position;
+    s->clock = (eg__clock){.before = r->moment.seconds};
+    *eg_context_rng(s->options.ctx) = r->moment.rng;
+    r->known = known;
+    r->arch = arch;
 }
 
 static eg_status restore_from(eg_search *s, const eg_state *state, const json_t *scalars)
 {
-    int64_t schedule = 0;
-    EG_TRY(eg__json_get_i64(scalars, "schedule", &schedule));
-    EG_TRY(eg_module_load_state(s->options.model, "model.", state, true));
-    /* the schedule before the optimizer: setting a position computes learning rates anew, the optimizer's are the exact
-     * ones */
-    EG_TRY(eg_scheduler_set_position(s->scheduler, schedule));
-    EG_TRY(eg_optimizer_load_state(s->optimizer, "optimizer.", state));
-    if (s->cls->load)
-        EG_TRY(s->cls->load(s->strategy, "strategy.", state));
-    EG_TRY(eg__meters_restore(s->meters, json_object_get(scalars, "meters")));
-    EG_TRY(restore_choice(s, scalars));
-    return eg__checkpoint_restore(s->options.ctx, scalars, &s->position);
+    restored r = {0};
+    const eg__parts parts = {.owner = s, .save = save_parts, .load = load_parts};
+    eg_status status = read_scalars(s, scalars, &r);
+    if (status == EG_OK)
+        status = eg__parts_load(&parts, state, scalars);
+    if (status == EG_OK)
+        take(s, &r);
+    eg_meter_group_free(r.meters);
+    eg_arch_free(r.arch);
+    eg_free(r.known);
+    return status;
 }
 
 eg_status eg__search_restore(eg_search *s, const char *path)
@@ -108,7 +185,8 @@ eg_status eg__search_restore(eg_search *s, const char *path)
     eg_tape *scope = eg_tape_begin(s->options.ctx, EG_NO_GRAD);
     eg_state *state = NULL;
     json_t *scalars = NULL;
-    eg_status status = scope ? eg__checkpoint_read(s->options.ctx, path, settings_of(s), &state, &scalars) : EG_ENOMEM;
+    eg_status status =
+        scope ? eg__checkpoint_read(s->options.ctx, path, json_incref(s->settings), &state, &scalars) : EG_ENOMEM;
     if (status == EG_OK) {
         status = restore_from(s, state, scalars);
         if (status != EG_OK)

@@ -1,5 +1,5 @@
 /*
- * Trainers: construction, access, and checkpoints. The loop is in loop.c.
+ * Trainers: construction and access. The loop is in loop.c, checkpoints are in trainer_state.c.
  */
 #include "train/internal.h"
 
@@ -62,9 +62,10 @@ static eg_status make_optimizer(eg_trainer *t)
     if (t->optimizer)
         return EG_OK;
     eg_trainer_options *o = &t->options;
-    t->optimizer =
-        eg_sgd(o->model, .ctx = o->ctx, .lr = o->lr != 0 ? o->lr : DEFAULT_LR, .momentum = 0.9, .nesterov = true,
-               .weight_decay = o->weight_decay.set ? o->weight_decay.value : DEFAULT_WEIGHT_DECAY);
+    o->lr = o->lr != 0 ? o->lr : DEFAULT_LR;
+    o->weight_decay = o->weight_decay.set ? o->weight_decay : EG_F64(DEFAULT_WEIGHT_DECAY);
+    t->optimizer = eg_sgd(o->model, .ctx = o->ctx, .lr = o->lr, .momentum = 0.9, .nesterov = true,
+                          .weight_decay = o->weight_decay.value);
     eg_callback *schedule = t->optimizer ? default_schedule(t) : NULL;
     if (!schedule)
         return eg_error_last()->code;
@@ -100,6 +101,8 @@ static eg_status build(eg_trainer *t)
         return EG_ENOMEM;
     EG_TRY(make_loaders(t));
     EG_TRY(make_optimizer(t));
+    EG_TRY(eg__trainer_settings(t));
+    t->options.transforms = NULL; /* the loader has its own */
     for (size_t i = 0; i < t->n_callbacks; i++) {
         eg_callback *callback = t->callbacks[i];
         callback->trainer = t;
@@ -123,25 +126,28 @@ eg_trainer *eg_trainer_new_with(const eg_trainer_options *options)
 {
     if (!options)
         return eg__null("eg_trainer_new", "options");
+    eg_trainer_options own;
+    if (eg__options_copy(&own, sizeof own, options) != EG_OK)
+        return NULL;
     eg_trainer *t = eg__calloc(1, sizeof *t);
-    eg_callback **callbacks = t ? eg__calloc(options->n_callbacks + 1, sizeof *callbacks) : NULL;
+    eg_callback **callbacks = t ? eg__calloc(own.n_callbacks + 1, sizeof *callbacks) : NULL;
     if (!callbacks) {
-        free_given(options);
+        free_given(&own);
         eg_free(t);
         return NULL;
     }
-    t->options = *options;
+    t->options = own;
     t->callbacks = callbacks;
-    for (size_t i = 0; i < options->n_callbacks; i++)
-        callbacks[t->n_callbacks++] = options->callbacks[i];
+    for (size_t i = 0; i < own.n_callbacks; i++)
+        callbacks[t->n_callbacks++] = own.callbacks[i];
     t->options.callbacks = callbacks;
-    t->optimizer = options->optimizer;
-    if (options->model)
-        eg_module_retain(options->model);
-    if (options->train)
-        eg_dataset_retain(options->train);
-    if (options->validation)
-        eg_dataset_retain(options->validation);
+    t->optimizer = own.optimizer;
+    if (own.model)
+        eg_module_retain(own.model);
+    if (own.train)
+        eg_dataset_retain(own.train);
+    if (own.validation)
+        eg_dataset_retain(own.validation);
     if (build(t) == EG_OK)
         return t;
     eg_trainer_free(t);
@@ -160,6 +166,7 @@ void eg_trainer_free(eg_trainer *t)
     eg_optimizer_free(t->optimizer);
     eg_meter_group_free(t->meters);
     eg_meter_group_free(t->validation_meters);
+    json_decref(t->settings);
     eg_module_release(t->options.model);
     eg_dataset_release(t->options.train);
     eg_dataset_release(t->options.validation);
@@ -171,6 +178,11 @@ void eg_trainer_free(eg_trainer *t)
 const eg_meter_group *eg_trainer_meters(const eg_trainer *t)
 {
     return !t ? NULL : t->validation ? t->validation_meters : t->meters;
+}
+
+double eg_trainer_seconds(const eg_trainer *t)
+{
+    return t ? eg__clock_read(&t->clock) : 0;
 }
 
 eg_module *eg_trainer_model(const eg_trainer *t)
@@ -191,109 +203,5 @@ eg_status eg_trainer_export(eg_trainer *t, const char *path)
     eg_arch *arch = eg_mutator_export(mutator);
     eg_status status = arch ? eg_arch_save(arch, path) : eg_error_last()->code;
     eg_arch_free(arch);
-    return status;
-}
-
-/* ---------------------------------------------------------------------------------------------- checkpoints */
-
-static json_t *settings_of(const eg_trainer *t)
-{
-    const eg_trainer_options *o = &t->options;
-    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:I}", "kind", "training", "epochs", (json_int_t)o->epochs,
-                     "batch_size", (json_int_t)o->batch_size, "samples", (json_int_t)eg_dataset_size(o->train), "seed",
-                     eg__json_u64(o->seed), "transforms", (json_int_t)o->n_transforms);
-}
-
-static json_t *schedules_json(const eg_trainer *t)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; list && i < t->n_callbacks; i++) {
-        const eg_scheduler *scheduler = eg__callback_scheduler(t->callbacks[i]);
-        if (scheduler && json_array_append_new(list, json_integer((json_int_t)eg_scheduler_position(scheduler))) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
-    }
-    return list;
-}
-
-static eg_status write_checkpoint(eg_trainer *t, const char *path, eg_state *state)
-{
-    EG_TRY(eg_module_state(t->options.model, "model.", state));
-    EG_TRY(eg_optimizer_state(t->optimizer, "optimizer.", state));
-    json_t *scalars = eg__checkpoint_scalars(eg_context_rng(t->options.ctx), t->position, settings_of(t));
-    if (scalars && (json_object_set_new(scalars, "schedules", schedules_json(t)) != 0 ||
-                    json_object_set_new(scalars, "meters", eg__meters_json(t->meters)) != 0 ||
-                    json_object_set_new(scalars, "validation_meters", eg__meters_json(t->validation_meters)) != 0)) {
-        json_decref(scalars);
-        scalars = NULL;
-    }
-    return eg__checkpoint_write(path, state, scalars);
-}
-
-eg_status eg_trainer_checkpoint(eg_trainer *t, const char *path)
-{
-    EG_CHECK(t && path, EG_EINVAL, "trainer or path is NULL");
-    eg_tape *scope = eg_tape_begin(t->options.ctx, EG_NO_GRAD);
-    eg_state *state = scope ? eg_state_new() : NULL;
-    eg_status status = state ? write_checkpoint(t, path, state) : EG_ENOMEM;
-    eg_state_free(state);
-    eg_tape_end(scope);
-    return status;
-}
-
-eg_status eg__trainer_save(eg_trainer *t)
-{
-    if (!t->checkpoint_path)
-        return EG_OK;
-    EG_TRY(eg_trainer_checkpoint(t, t->checkpoint_path));
-    t->saved_at = eg__now();
-    return EG_OK;
-}
-
-static eg_status restore_schedules(eg_trainer *t, const json_t *list)
-{
-    size_t next = 0;
-    for (size_t i = 0; i < t->n_callbacks; i++) {
-        eg_scheduler *scheduler = eg__callback_scheduler(t->callbacks[i]);
-        if (!scheduler)
-            continue;
-        const json_t *position = json_array_get(list, next++);
-        EG_CHECK(json_is_integer(position), EG_EFORMAT, "a schedule's position is missing");
-        EG_TRY(eg_scheduler_set_position(scheduler, json_integer_value(position)));
-    }
-    EG_CHECK(next == json_array_size(list), EG_EINVAL, "it has %zu schedules, the trainer %zu", json_array_size(list),
-             next);
-    return EG_OK;
-}
-
-static eg_status restore_from(eg_trainer *t, const eg_state *state, const json_t *scalars)
-{
-    EG_TRY(eg_module_load_state(t->options.model, "model.", state, true));
-    /* schedules before the optimizer: setting a position computes learning rates anew, the optimizer's are the exact
-     * ones */
-    EG_TRY(restore_schedules(t, json_object_get(scalars, "schedules")));
-    EG_TRY(eg_optimizer_load_state(t->optimizer, "optimizer.", state));
-    EG_TRY(eg__meters_restore(t->meters, json_object_get(scalars, "meters")));
-    EG_TRY(eg__meters_restore(t->validation_meters, json_object_get(scalars, "validation_meters")));
-    t->finished = false;
-    return eg__checkpoint_restore(t->options.ctx, scalars, &t->position);
-}
-
-eg_status eg_trainer_restore(eg_trainer *t, const char *path)
-{
-    EG_CHECK(t && path, EG_EINVAL, "trainer or path is NULL");
-    eg_tape *scope = eg_tape_begin(t->options.ctx, EG_NO_GRAD);
-    eg_state *state = NULL;
-    json_t *scalars = NULL;
-    eg_status status = scope ? eg__checkpoint_read(t->options.ctx, path, settings_of(t), &state, &scalars) : EG_ENOMEM;
-    if (status == EG_OK) {
-        status = restore_from(t, state, scalars);
-        if (status != EG_OK)
-            status = eg__fail_prefix(status, "checkpoint '%s'", path);
-    }
-    eg_state_free(state);
-    json_decref(scalars);
-    eg_tape_end(scope);
     return status;
 }

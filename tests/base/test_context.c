@@ -26,6 +26,7 @@ static void test_options(void **state)
     assert_int_equal(eg_context_seed(ctx), 11);
     assert_string_equal(eg__context_backend(ctx), "dnnl");
     assert_refused(eg_context_new(.threads = -1), EG_EINVAL, "threads is -1");
+    assert_refused(eg_context_new(.threads = 1025), EG_EINVAL, "threads is 1025, expected 0 (all processors) to 1024");
     assert_refused(eg_context_new(.backend = "cuda"), EG_EINVAL, "backend 'cuda' is not known");
     assert_refused(eg_context_new_with(&(eg_context_options){.seed = 1}), EG_EINVAL, "struct_size");
     eg_context *other = eg_context_new_with(NULL);
@@ -36,6 +37,10 @@ static void test_options(void **state)
     other = eg_context_new(.backend = "ref");
     assert_int_equal(eg_context_threads(other), 5);
     assert_string_equal(eg__context_backend(other), "ref");
+    eg_context_free(other);
+    setenv("OMP_NUM_THREADS", "100000", 1);
+    other = eg_context_new(.backend = "ref");
+    assert_in_range(eg_context_threads(other), 1, 1024);
     eg_context_free(other);
     eg_context_free(NULL);
 }
@@ -62,6 +67,22 @@ static void test_cancel(void **state)
     assert_false(eg_context_canceled(*state));
     eg_context_cancel(*state);
     assert_true(eg_context_canceled(*state));
+    eg_context_resume(*state);
+    assert_false(eg_context_canceled(*state));
+}
+
+static void test_no_context(void **state)
+{
+    (void)state;
+    eg_context_cancel(NULL);
+    eg_context_resume(NULL);
+    assert_false(eg_context_canceled(NULL));
+    assert_int_equal(eg_context_threads(NULL), 0);
+    assert_int_equal(eg_context_seed(NULL), 0);
+    assert_int_equal(eg_context_get_stats(NULL).bytes_peak, 0);
+    eg_context_reset_peak(NULL);
+    eg_log(NULL, EG_LOG_INFO, "nobody listens");
+    assert_refused(eg_context_rng(NULL), EG_EINVAL, "context is NULL");
 }
 
 static void test_keys(void **state)
@@ -80,7 +101,7 @@ typedef struct slot_state {
 static void destroy_slot(eg_context *ctx, void *memory)
 {
     slot_state *slot = memory;
-    assert_non_null(eg__context_peek(ctx, slot->name == 'n' ? EG__SLOT_NAS : EG__SLOT_NN));
+    assert_non_null(eg__context_peek(ctx, slot->name == 'n' ? EG__SLOT_NN : EG__SLOT_DNNL));
     *(*slot->log)++ = slot->name;
 }
 
@@ -89,13 +110,13 @@ static void test_slots_end_in_reverse_order(void **state)
     (void)state;
     char log[8] = "", *end = log;
     eg_context *ctx = eg_context_new(.threads = 1);
-    assert_true(eg__context_peek(ctx, EG__SLOT_NN) == NULL);
-    slot_state *nn = eg__context_slot(ctx, EG__SLOT_NN, sizeof *nn, destroy_slot);
-    assert_true(nn->log == NULL);
-    *nn = (slot_state){&end, 'm'};
-    slot_state *nas = eg__context_slot(ctx, EG__SLOT_NAS, sizeof *nas, destroy_slot);
-    *nas = (slot_state){&end, 'n'};
-    assert_true(eg__context_slot(ctx, EG__SLOT_NN, sizeof *nn, destroy_slot) == nn);
+    assert_true(eg__context_peek(ctx, EG__SLOT_DNNL) == NULL);
+    slot_state *lower = eg__context_slot(ctx, EG__SLOT_DNNL, sizeof *lower, destroy_slot);
+    assert_true(lower->log == NULL);
+    *lower = (slot_state){&end, 'm'};
+    slot_state *upper = eg__context_slot(ctx, EG__SLOT_NN, sizeof *upper, destroy_slot);
+    *upper = (slot_state){&end, 'n'};
+    assert_true(eg__context_slot(ctx, EG__SLOT_DNNL, sizeof *lower, destroy_slot) == lower);
     eg_context_free(ctx);
     assert_string_equal(log, "nm");
 }
@@ -180,6 +201,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_options, setup, teardown),
         cmocka_unit_test_setup_teardown(test_log, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cancel, setup, teardown),
+        cmocka_unit_test(test_no_context),
         cmocka_unit_test_setup_teardown(test_keys, setup, teardown),
         cmocka_unit_test(test_slots_end_in_reverse_order),
         cmocka_unit_test_setup_teardown(test_buffers_are_reused, setup, teardown),

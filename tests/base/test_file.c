@@ -89,6 +89,12 @@ static void test_failures_name_the_file(void **state)
     const char *directory = *state;
     assert_fails(eg__file_read(directory, 0, &data, &size), EG_EIO, directory);
     assert_fails(eg__file_write(directory, "x", 1), EG_EIO, directory); /* a directory is not replaced */
+    int descriptor = 0;
+    uint64_t length = 0;
+    assert_fails(eg__open_regular(path, &descriptor, &length), EG_ENOENT, "No such file");
+    assert_fails(eg__open_regular(directory, &descriptor, &length), EG_EIO, "is not a regular file");
+    assert_fails(eg__open_regular("/dev/null", &descriptor, &length), EG_EIO, "'/dev/null' is not a regular file");
+    assert_int_equal(descriptor, -1);
     assert_int_equal(directory_count(*state), 0);
 }
 
@@ -121,7 +127,7 @@ static void test_json(void **state)
     temporary_path(*state, "a.json", path);
     json_t *json = json_pack("{s:i, s:[f, b], s:{}}", "zebra", 3, "alpha", 0.1, 1, "empty");
     assert_ok(eg__json_write(json, path));
-    assert_content(path, "{\n  \"alpha\": [\n    0.10000000000000001,\n    true\n  ],\n"
+    assert_content(path, "{\n  \"alpha\": [\n    0.1,\n    true\n  ],\n"
                          "  \"empty\": {},\n  \"zebra\": 3\n}\n");
     json_t *again = eg__json_read(path);
     assert_true(json_equal(json, again));

@@ -5,6 +5,8 @@
 
 #include "base/internal.h"
 
+#include <errno.h>
+
 static int setup(void **state)
 {
     (void)state;
@@ -132,6 +134,19 @@ typedef struct options {
     int a, b;
 } options;
 
+static void test_errno(void **state)
+{
+    (void)state;
+    char text[EG__ERRNO_TEXT_SIZE];
+    errno = ENOENT;
+    assert_fails(eg__fail_errno("open", "a.csv"), EG_ENOENT, "cannot open 'a.csv': No such file or directory");
+    errno = ENOMEM;
+    assert_fails(eg__fail_errno("read", "a.csv"), EG_ENOMEM, "cannot read 'a.csv'");
+    errno = EACCES;
+    assert_fails(eg__fail_errno("write", "a.csv"), EG_EIO, "cannot write 'a.csv': Permission denied");
+    assert_non_null(strstr(eg__errno_text(123456, text), "123456"));
+}
+
 static void test_options(void **state)
 {
     (void)state;
@@ -163,6 +178,7 @@ int main(void)
         cmocka_unit_test_setup(test_null, setup),
         cmocka_unit_test_setup(test_marks, setup),
         cmocka_unit_test_setup(test_names, setup),
+        cmocka_unit_test_setup(test_errno, setup),
         cmocka_unit_test_setup(test_options, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

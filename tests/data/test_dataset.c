@@ -56,6 +56,8 @@ static void test_arrays(void **state)
                    "1 to 3 dimensions");
     assert_refused(eg_dataset_from_arrays(ctx, NULL, EG_SHAPE(2), labels, 3, 3), EG_EINVAL, "data is NULL");
     assert_refused(eg_dataset_from_arrays(ctx, data, EG_SHAPE(2), labels, 0, 3), EG_EINVAL, "0 samples");
+    assert_refused(eg_dataset_open_with(&(eg_dataset_options){.ctx = ctx, .spec = "csv:x"}), EG_EINVAL, "struct_size");
+    assert_refused(eg_dataset_open_with(NULL), EG_EINVAL, "options");
 }
 
 static void test_subset(void **state)

@@ -307,6 +307,9 @@ static void test_bad_options(void **state)
     fixture *f = *state;
     assert_refused(eg_loader_new(f->dataset, 0), EG_EINVAL, "batch size 0");
     assert_refused(eg_loader_new(NULL, 4), EG_EINVAL, "data set");
+    assert_refused(eg_loader_new_with(&(eg_loader_options){.dataset = f->dataset, .batch_size = 4}), EG_EINVAL,
+                   "struct_size");
+    assert_refused(eg_loader_new_with(NULL), EG_EINVAL, "options");
     assert_refused(eg_loader_new(f->dataset, 4, .workers = -1), EG_EINVAL, "-1 workers");
     assert_refused(eg_loader_new(f->dataset, 4, .n_transforms = 1), EG_EINVAL, "transforms at NULL");
     const eg_transform bad[] = {eg_random_crop(-1), eg_random_flip(1.5), eg_cutout(-3), {.apply = NULL}};

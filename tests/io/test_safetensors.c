@@ -386,6 +386,10 @@ static void test_not_savable(void **state)
     assert_fails(eg_safetensors_save(saved, f->path, "[]"), EG_EINVAL, "not a JSON object");
     assert_fails(eg_safetensors_save(saved, f->path, "{"), EG_EINVAL, "metadata");
     assert_fails(eg_safetensors_save(saved, f->path, "{\"a\":1}"), EG_EINVAL, "'a' is not text");
+    eg_state *bad_name = eg_state_new();
+    assert_ok(eg_state_put(bad_name, "a\xff", eg_zeros(f->ctx, EG_SHAPE(2))));
+    assert_fails(eg_safetensors_save(bad_name, f->path, NULL), EG_EINVAL, "the name is no valid UTF-8");
+    eg_state_free(bad_name);
     assert_ok(eg_state_put(saved, "s", eg_shape_only(f->ctx, EG_SHAPE(2))));
     assert_fails(eg_safetensors_save(saved, f->path, NULL), EG_EINVAL, "tensor 's' has no numbers");
     assert_fails(eg_safetensors_save(NULL, f->path, NULL), EG_EINVAL, "state");

@@ -99,10 +99,10 @@ static void keys_are_checked(void **state)
                  "unexpected keys in the architecture: 'merg' (did you mean 'merge'?); missing keys in the "
                  "architecture: 'merge'");
     eg_fixed_options loose = {.struct_size = sizeof loose, .not_strict = true};
-    assert_refused(eg_fixed_architecture(net, arch, &loose), EG_EINVAL, "missing keys in the architecture: 'merge'");
+    assert_fails(eg_fixed_architecture(net, arch, &loose), EG_EINVAL, "missing keys in the architecture: 'merge'");
     assert_ok(eg_arch_set(arch, "merge", "[0]"));
     assert_fails(eg_apply_arch(net, arch), EG_EINVAL, "unexpected keys in the architecture: 'merg'");
-    assert_made(eg_fixed_architecture(net, arch, &loose));
+    assert_ok(eg_fixed_architecture(net, arch, &loose));
     assert_close(run_on_one(net), 1, 0);
     eg_arch_free(arch);
     eg_module_release(net);
@@ -118,8 +118,7 @@ static void choices_give_way(void **state)
     eg_module *chosen = eg_layer_choice_at(p->left, 1);
     eg_tensor *weight = eg_tensor_keep(((gain *)chosen)->weight);
     eg_arch *arch = parse_arch("{\"left\": \"b\", \"right\": [0, 2], \"merge\": [\"left\", \"\"]}");
-    eg_mutator *mutator = eg_fixed_architecture(net, arch, NULL);
-    assert_made(mutator);
+    assert_ok(eg_fixed_architecture(net, arch, NULL));
     assert_ptr_equal(p->left, chosen); /* the field that forward reads */
     assert_ptr_equal(((gain *)p->left)->weight, weight);
     assert_ptr_equal(eg_module_find(net, "left"), chosen);
@@ -129,30 +128,108 @@ static void choices_give_way(void **state)
     assert_non_null(eg_layer_choice_at(p->right, 2));
     assert_int_equal(eg_module_n_parameters(net), 3);
     assert_close(run_on_one(net), 11, 0);
-    /* the mutator has what is open, and only that */
-    assert_int_equal(mutator->n_mutables, 2);
-    assert_string_equal(eg_mutable_key(mutator->mutables[0]), "right");
-    assert_string_equal(eg_mutable_name(p->merge), "merge");
-    eg_arch *open = eg_mutator_export(mutator);
-    char *text = eg_arch_text(open);
-    assert_string_equal(text,
-                        "{\n  \"merge\": [\n    \"left\",\n    \"\"\n  ],\n  \"right\": [\n    0,\n    2\n  ]\n}\n");
-    eg_free(text);
-    eg_arch_free(open);
-    assert_fails(eg_apply_arch(net, arch), EG_EINVAL, "has a FixedMutator already");
-    eg_mutator_detach(mutator);
+    /* what stays needs no mutator, and says what it follows */
     assert_null(eg_module_mutator(net));
-    /* what is open can be decided anew, also in a copy */
-    eg_module *copy = eg_module_clone(net);
+    assert_string_equal(((eg_input_choice *)p->merge)->fixed, "[\"left\", \"\"]");
+    char *text = eg_module_text(net);
+    assert_non_null(strstr(text, "key='merge', fixed='[\"left\", \"\"]')"));
+    eg_free(text);
     eg_arch_free(arch);
+    /* and can be decided anew */
     arch = parse_arch("{\"right\": 2, \"merge\": [\"right\", \"\"]}");
-    assert_ok(eg_apply_arch(copy, arch));
-    assert_close(run_on_one(copy), 101, 0);
-    assert_int_equal(eg_module_n_parameters(copy), 2);
-    eg_module_release(copy);
+    assert_ok(eg_apply_arch(net, arch));
+    assert_close(run_on_one(net), 101, 0);
+    assert_int_equal(eg_module_n_parameters(net), 2);
     eg_tensor_release(weight);
     eg_arch_free(arch);
     eg_module_release(net);
+}
+
+static void read_output(eg_module *m, eg_tensor *x, float *out, size_t n)
+{
+    eg_tape *tape = eg_tape_begin(m->ctx, EG_NO_GRAD);
+    eg_tensor *y = eg_call(m, x);
+    assert_made(y);
+    assert_ok(eg_tensor_read(y, out, n));
+    eg_tape_end(tape);
+}
+
+static void a_mutator_decides_while_it_is_attached(void **state)
+{
+    eg_context *ctx = *state;
+    eg_module *net =
+        eg_sequential(ctx, EG_MODULES(eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k", .fixed = "[\"a\", 2]")));
+    eg_arch *arch = parse_arch("{\"k\": \"b\"}");
+    assert_close(run_on_one(net), 101, 0); /* fixed from the start */
+    eg_mutator *mutator = eg_random_mutator_new(net);
+    assert_ok(eg_mutator_set_arch(mutator, arch));
+    assert_close(run_on_one(net), 10, 0);
+    assert_fails(eg_apply_arch(net, arch), EG_EINVAL, "the model has a RandomMutator: detach it before");
+    eg_module *copy = eg_module_clone(net); /* follows no mutator, so what is fixed */
+    assert_null(eg_module_mutator(copy));
+    assert_close(run_on_one(copy), 101, 0);
+    eg_module_release(copy);
+    eg_mutator_detach(mutator);
+    assert_close(run_on_one(net), 101, 0);
+    assert_ok(eg_apply_arch(net, arch));
+    assert_close(run_on_one(net), 10, 0);
+    eg_arch_free(arch);
+    eg_module_release(net);
+}
+
+static void fixed_values_are_checked(void **state)
+{
+    eg_context *ctx = *state;
+    assert_refused(eg_input_choice(ctx, .n_candidates = 2, .key = "in", .fixed = "[2]"), EG_EINVAL,
+                   "'in' is 2, expected");
+    assert_refused(eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k", .fixed = "b"), EG_EFORMAT,
+                   "'k' line 1");
+    eg_module *in = eg_input_choice(ctx, .n_candidates = 2, .key = "in", .fixed = "[0.5, 0.25]");
+    eg_tape *tape = eg_tape_begin(ctx, EG_NO_GRAD);
+    assert_tensor(eg_call(in, eg_ones(ctx, EG_SHAPE(1)), eg_full(ctx, EG_SHAPE(1), 4)), 0, 1.5);
+    eg_tape_end(tape);
+    eg_module_release(in);
+}
+
+/* Copies and parts of a fixed model give what it gives, to the bit, and outlive it. */
+enum { CELL = 2 * 4 * 4 * 4 };
+
+static void copies_and_parts_run(void **state)
+{
+    eg_context *ctx = *state;
+    eg_space_options options = {
+        .struct_size = sizeof options, .input = EG_SHAPE(1, 8, 8), .classes = 3, .channels = 4, .layers = 2};
+    eg_module *net = eg_space_build(ctx, "cells", &options);
+    eg_arch *arch = parse_arch("{\"cell0_op1\": \"skip\", \"cell0_op2\": [\"conv3x3\", \"sep3x3\"],"
+                               " \"cell0_shortcut\": 0, \"cell1_op1\": [0.5, 0.0, 0.25, 0.0, 0.0],"
+                               " \"cell1_op2\": 1, \"cell1_shortcut\": []}");
+    assert_ok(eg_apply_arch(net, arch));
+    eg_arch_free(arch);
+    eg_module_train(net, false);
+    eg_tensor *x = eg_tensor_keep(eg_randn(ctx, EG_SHAPE(2, 1, 8, 8)));
+    eg_tensor *between = eg_tensor_keep(eg_randn(ctx, EG_SHAPE(2, 4, 4, 4)));
+    eg_module *copy = eg_module_clone(net), *cell = eg_module_clone(eg_module_find(net, "1"));
+    assert_made(copy);
+    assert_made(cell);
+    float whole[3][6], inner[2][CELL];
+    read_output(net, x, whole[0], 6);
+    read_output(eg_module_find(net, "1"), between, inner[0], CELL);
+    eg_module *taken = eg_module_retain(eg_module_find(net, "1"));
+    eg_module_release(net);
+    read_output(copy, x, whole[1], 6);
+    read_output(taken, between, inner[1], CELL);
+    assert_memory_equal(whole[0], whole[1], sizeof whole[0]);
+    assert_memory_equal(inner[0], inner[1], sizeof inner[0]);
+    eg_module *second = eg_module_clone(copy);
+    eg_module_release(second);
+    read_output(copy, x, whole[2], 6);
+    assert_memory_equal(whole[0], whole[2], sizeof whole[0]);
+    read_output(cell, between, inner[1], CELL);
+    eg_module_release(cell);
+    eg_module_release(taken);
+    eg_module_release(copy);
+    eg_tensor_release(x);
+    eg_tensor_release(between);
 }
 
 static void a_shared_choice_is_replaced_everywhere(void **state)
@@ -178,13 +255,10 @@ static void one_key_in_many_places(void **state)
         eg_sequential(ctx, EG_MODULES(eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k"),
                                       eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k", .return_mask = true)));
     eg_arch *arch = parse_arch("{\"k\": \"b\"}");
-    eg_mutator *mutator = eg_fixed_architecture(net, arch, NULL);
-    assert_made(mutator);
+    assert_ok(eg_fixed_architecture(net, arch, NULL));
     assert_true(eg_is_a(eg_module_child_at(net, 0, NULL), &gain_class));
     eg_module *stays = eg_module_child_at(net, 1, NULL); /* its mask is still asked for */
     assert_true(eg_is_a(stays, &eg_layer_choice_class));
-    assert_int_equal(mutator->n_mutables, 1);
-    assert_ptr_equal(mutator->mutables[0], stays);
     eg_tensor *y = eg_call(net, eg_ones(ctx, EG_SHAPE(1, 1)));
     assert_made(y);
     assert_tensor(eg_tuple_get(y, 0), 0, 100);
@@ -198,12 +272,13 @@ static void choices_inside_scopes(void **state)
     eg_module *net = eg_sequential(
         ctx, EG_MODULES(eg_new(part, ctx, "s", EG_MODULES(eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k")))));
     eg_arch *arch = parse_arch("{\"k\": \"c\"}");
-    eg_mutator *mutator = eg_fixed_architecture(net, arch, NULL);
-    assert_made(mutator);
+    assert_ok(eg_fixed_architecture(net, arch, NULL));
     assert_made(eg_module_tensor(net, "0.0.weight"));
     assert_close(run_on_one(net), 100, 0);
+    eg_mutator *mutator = eg_random_mutator_new(net);
     assert_int_equal(mutator->n_mutables, 1); /* the scope */
     assert_int_equal(mutator->tree->children[0]->n_children, 0);
+    eg_mutator_detach(mutator);
     eg_arch_free(arch);
     eg_module_release(net);
 }
@@ -214,11 +289,8 @@ static void the_root_can_be_a_choice(void **state)
     eg_arch *arch = parse_arch("{\"k\": \"c\"}");
     eg_module *net = eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k");
     eg_fixed_options options = {.struct_size = sizeof options, .root = &net};
-    eg_mutator *mutator = eg_fixed_architecture(net, arch, &options);
-    assert_made(mutator);
+    assert_ok(eg_fixed_architecture(net, arch, &options));
     assert_true(eg_is_a(net, &gain_class));
-    assert_ptr_equal(eg_module_mutator(net), mutator);
-    assert_int_equal(mutator->n_mutables, 0);
     assert_close(run_on_one(net), 100, 0);
     eg_module_release(net);
     /* nobody takes the new root: the choice stays, with one candidate */
@@ -239,7 +311,7 @@ static void replacements_are_logged(void **state)
     for (int quiet = 0; quiet < 2; quiet++) {
         eg_module *net = eg_sequential(ctx, EG_NAMED({"stem", eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k")}));
         eg_fixed_options options = {.struct_size = sizeof options, .quiet = quiet == 1};
-        assert_made(eg_fixed_architecture(net, arch, &options));
+        assert_ok(eg_fixed_architecture(net, arch, &options));
         assert_int_equal(record.lines, 1);
         assert_string_equal(record.last, "replacing 'stem' (key 'k') with its candidate 'b'");
         eg_module_release(net);
@@ -286,6 +358,9 @@ int main(void)
         TEST(numbered_candidates_have_names_too),
         TEST(keys_are_checked),
         TEST(choices_give_way),
+        TEST(a_mutator_decides_while_it_is_attached),
+        TEST(fixed_values_are_checked),
+        TEST(copies_and_parts_run),
         TEST(a_shared_choice_is_replaced_everywhere),
         TEST(one_key_in_many_places),
         TEST(choices_inside_scopes),

@@ -180,6 +180,33 @@ static void any_image_of_eight_or_more(void **state)
     }
 }
 
+static void mlp_takes_rows(void **state)
+{
+    (void)state;
+    eg_context *ctx = eg_context_new(.threads = 1);
+    eg_space_options options = {
+        .struct_size = sizeof options, .input = EG_SHAPE(5), .classes = 3, .channels = 8, .layers = 1};
+    eg_module *net = eg_space_build(ctx, "mlp", &options);
+    assert_made(net);
+    assert_int_equal(eg_module_n_parameters(net), (5 * 8 + 8) + 3 * (8 * 8 + 8) + (2 * 8 * 2 + 8) + (8 * 3 + 3));
+    char *text = eg_search_space_text(net);
+    assert_non_null(strstr(text, "\"layer0_op\""));
+    assert_non_null(strstr(text, "\"bottleneck\""));
+    assert_non_null(strstr(text, "\"layer0_shortcut\""));
+    eg_free(text);
+    eg_arch *arch = parse_arch("{\"layer0_op\": \"bottleneck\", \"layer0_shortcut\": []}");
+    assert_ok(eg_apply_arch(net, arch));
+    eg_arch_free(arch);
+    assert_int_equal(eg_module_n_parameters(net), (5 * 8 + 8) + (2 * 8 * 2 + 8) + (8 * 3 + 3));
+    eg_tape *tape = eg_tape_begin(ctx, EG_NO_GRAD);
+    eg_tensor *y = eg_call(net, eg_ones(ctx, EG_SHAPE(4, 5)));
+    assert_made(y);
+    assert_true(eg_shape_equal(eg_tensor_shape(y), EG_SHAPE(4, 3)));
+    eg_tape_end(tape);
+    eg_module_release(net);
+    eg_context_free(ctx);
+}
+
 static void bad_options_are_refused(void **state)
 {
     (void)state;
@@ -190,6 +217,8 @@ static void bad_options_are_refused(void **state)
     assert_refused(eg_space_build(ctx, "cells", &options), EG_ESHAPE, "space 'cells': input is (30), expected images");
     options.input = EG_SHAPE(3, 7, 32);
     assert_refused(eg_space_build(ctx, "darts", &options), EG_ESHAPE, "(3, 7, 32)");
+    options.input = EG_SHAPE(0);
+    assert_refused(eg_space_build(ctx, "mlp", &options), EG_ESHAPE, "input is (0), expected 1 to");
     options = options_for(3, 32);
     options.classes = 0;
     assert_refused(eg_space_build(ctx, "cells", &options), EG_EINVAL, "0 classes");
@@ -211,6 +240,7 @@ int main(void)
         cmocka_unit_test(cells_is_small),
         cmocka_unit_test(paths_equal_networks),
         cmocka_unit_test(any_image_of_eight_or_more),
+        cmocka_unit_test(mlp_takes_rows),
         cmocka_unit_test(bad_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

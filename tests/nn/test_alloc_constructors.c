@@ -25,8 +25,9 @@ static const eg_shape input_shape = {.dims = {2, 1, 4, 4}, .ndim = 4};
 
 static eg_module *make_model(eg_context *ctx)
 {
-    return eg_sequential(ctx, EG_NAMED({"conv", eg_conv2d(ctx, 1, 2, 3, .padding = 1, .no_bias = true)}, {"norm", eg_batch_norm2d(ctx, 2)},
-                                       {"pool", eg_global_avg_pool2d(ctx)}, {"fc", eg_linear(ctx, 2, 3)}));
+    return eg_sequential(ctx, EG_NAMED({"conv", eg_conv2d(ctx, 1, 2, 3, .padding = 1, .no_bias = true)},
+                                       {"norm", eg_batch_norm2d(ctx, 2)}, {"pool", eg_global_avg_pool2d(ctx)},
+                                       {"fc", eg_linear(ctx, 2, 3)}));
 }
 
 static void run(world *w, float output[3])
@@ -120,7 +121,8 @@ static eg_status tuple(void *payload)
 static eg_status numbers(void *payload)
 {
     eg_context *ctx = ((world *)payload)->base.ctx;
-    eg_tensor *t = eg_ones(ctx, EG_SHAPE(1, 2, 2, 2)), *row_major = eg_empty(ctx, EG_F32, EG_SHAPE(1, 2, 2, 2), EG_LAYOUT_ROW_MAJOR);
+    eg_tensor *t = eg_ones(ctx, EG_SHAPE(1, 2, 2, 2)),
+              *row_major = eg_empty(ctx, EG_F32, EG_SHAPE(1, 2, 2, 2), EG_LAYOUT_ROW_MAJOR);
     EG_TRY(alloc_made(t));
     EG_TRY(alloc_made(row_major));
     float values[8] = {0};
@@ -190,7 +192,8 @@ LAYER(log_softmax, eg_log_softmax(ctx, 1))
 LAYER(dropout, eg_dropout(ctx, 0.5))
 LAYER(drop_path, eg_drop_path(ctx, 0.5))
 LAYER(flatten, eg_flatten(ctx))
-LAYER(sequential, eg_sequential(ctx, EG_MODULES(eg_relu(ctx), eg_conv2d(ctx, 2, 2, 1), eg_sequential(ctx, EG_MODULES(eg_relu(ctx))))))
+LAYER(sequential, eg_sequential(ctx, EG_MODULES(eg_relu(ctx), eg_conv2d(ctx, 2, 2, 1),
+                                                eg_sequential(ctx, EG_MODULES(eg_relu(ctx))))))
 LAYER(named, eg_sequential(ctx, EG_NAMED({"a", eg_relu(ctx)}, {"b", eg_linear(ctx, 4, 4)})))
 
 /* ---- modules ---- */
@@ -327,7 +330,8 @@ static eg_status use_optimizer(eg_optimizer *optimizer, eg_module *m, eg_state *
     eg_tensor *extra = eg_ones(m->ctx, EG_SHAPE(2));
     EG_TRY(alloc_made(extra));
     EG_TRY(eg_tensor_set_requires_grad(extra, true));
-    EG_TRY(eg_optimizer_add(optimizer, "extra", &extra, 1, &(eg_group_options){.struct_size = sizeof(eg_group_options), .lr = EG_F64(1)}));
+    EG_TRY(eg_optimizer_add(optimizer, "extra", &extra, 1,
+                            &(eg_group_options){.struct_size = sizeof(eg_group_options), .lr = EG_F64(1)}));
     EG_TRY(grow_gradients(m));
     EG_TRY(eg_optimizer_clip_grad_norm(optimizer, 1, NULL));
     EG_TRY(eg_optimizer_step(optimizer));
@@ -462,7 +466,9 @@ static eg_status open_cifar(void *payload)
     return use_dataset(eg_dataset_open(((world *)payload)->base.ctx, cifar, .split = EG_TEST));
 }
 
-MAKES(from_arrays, eg_dataset, eg_dataset_from_arrays(ctx, (const float[]){1, 2, 3, 4}, EG_SHAPE(2), (const int64_t[]){0, 1}, 2, 2), eg_dataset_release)
+MAKES(from_arrays, eg_dataset,
+      eg_dataset_from_arrays(ctx, (const float[]){1, 2, 3, 4}, EG_SHAPE(2), (const int64_t[]){0, 1}, 2, 2),
+      eg_dataset_release)
 MAKES(subset, eg_dataset, eg_dataset_subset(w->data, (const size_t[]){1, 3}, 2), eg_dataset_release)
 MAKES(sample, eg_dataset, eg_dataset_sample(w->data, 4, 1), eg_dataset_release)
 
@@ -489,7 +495,8 @@ static eg_status load_epoch(eg_loader *loader)
 static eg_status load(world *w, int workers)
 {
     eg_transform transforms[] = {eg_random_crop(1), eg_random_flip(0.5), eg_cutout(2)};
-    eg_loader *loader = eg_loader_new(w->data, 3, .shuffle = true, .workers = workers, .transforms = transforms, .n_transforms = 3);
+    eg_loader *loader =
+        eg_loader_new(w->data, 3, .shuffle = true, .workers = workers, .transforms = transforms, .n_transforms = 3);
     eg_status status = alloc_made(loader);
     if (status == EG_OK)
         status = load_epoch(loader);
@@ -582,7 +589,8 @@ static const alloc_row rows[] = {
     {"eg_sequential_class eg_module_new eg_module_call", sequential, false},
     {"eg_sequential_class (named)", named, false},
     {"eg_module_list_class eg_append", module_list, false},
-    {"eg_module_clone eg_module_set_child eg_module_remove_child eg_module_add_hook eg_module_add_pre_hook", surgery, false},
+    {"eg_module_clone eg_module_set_child eg_module_remove_child eg_module_add_hook eg_module_add_pre_hook", surgery,
+     false},
     {"eg_module_walk eg_module_walk_tensors eg_module_n_parameters", walks, false},
     {"eg_module_text", text, false},
     {"eg_module_print", print, false},
@@ -652,10 +660,12 @@ static void test_complete(void **unused)
 {
     (void)unused;
     alloc_check_complete(&table, "base.h", "eg_context_rng");
-    alloc_check_complete(&table, "tensor.h", "eg_tensor_context eg_tensor_data eg_tuple_get eg_tensor_keep eg_tensor_grad");
+    alloc_check_complete(&table, "tensor.h",
+                         "eg_tensor_context eg_tensor_data eg_tuple_get eg_tensor_keep eg_tensor_grad");
     alloc_check_complete(&table, "autograd.h", "");
-    alloc_check_complete(&table, "nn.h", "eg_module_class eg_module_retain eg_module_cast eg_module_child_at eg_module_find "
-                                         "eg_module_tensor eg_state_get eg_state_at");
+    alloc_check_complete(&table, "nn.h",
+                         "eg_module_class eg_module_retain eg_module_cast eg_module_child_at eg_module_find "
+                         "eg_module_tensor eg_state_get eg_state_at");
     alloc_check_complete(&table, "optim.h", "");
     alloc_check_complete(&table, "data.h", "eg_dataset_retain");
     alloc_check_complete(&table, "io.h", "");
@@ -701,7 +711,8 @@ int main(void)
     if (!alloc_prepare())
         return 1;
     static alloc_target targets[N_ROWS];
-    struct CMUnitTest tests[N_ROWS + 2] = {[N_ROWS] = cmocka_unit_test(test_complete), cmocka_unit_test(test_files_left_behind)};
+    struct CMUnitTest tests[N_ROWS + 2] = {[N_ROWS] = cmocka_unit_test(test_complete),
+                                           cmocka_unit_test(test_files_left_behind)};
     alloc_make_tests(&table, tests, targets);
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

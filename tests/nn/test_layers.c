@@ -111,6 +111,7 @@ static void shapes_parameters_names(void **state)
     check(eg_global_avg_pool2d(ctx), x, EG_SHAPE(2, 4), 0, "");
     check(eg_flatten(ctx), x, EG_SHAPE(2, 288), 0, "");
     check(eg_flatten(ctx, .start_dim = 2, .end_dim = 3), x, EG_SHAPE(2, 4, 72), 0, "");
+    check(eg_flatten(ctx, -4), x, EG_SHAPE(576), 0, ""); /* from dimension 0 on */
     check(eg_dropout(ctx, 0.5), x, x, 0, "");
     check(eg_drop_path(ctx, 0.5), x, x, 0, "");
     check(eg_sequential(ctx), x, x, 0, "");
@@ -257,6 +258,47 @@ static void batch_norm_tracks_in_training_only(void **state)
     assert_null(eg_batch_norm2d(ctx, 0));
 }
 
+/* torch.nn.BatchNorm2d(1, momentum=None): the mean of the statistics of all batches. */
+static void batch_norm_cumulative(void **state)
+{
+    (void)state;
+    eg_module *m = eg_batch_norm2d(ctx, 1, .cumulative = true);
+    eg_tape *tape = eg_tape_begin(ctx, EG_NO_GRAD);
+    eg_tensor *a = eg_from_data(ctx, EG_SHAPE(2, 1), (float[]){0, 2}),
+              *b = eg_from_data(ctx, EG_SHAPE(2, 1), (float[]){4, 8}),
+              *c = eg_from_data(ctx, EG_SHAPE(2, 1), (float[]){-4, 0});
+    assert_non_null(eg_call(m, a));
+    assert_near(eg_module_tensor(m, "running_mean"), (float[]){1}, 1, 1e-6F); /* what it began with is gone */
+    assert_near(eg_module_tensor(m, "running_var"), (float[]){2}, 1, 1e-6F);
+    assert_non_null(eg_call(m, b));
+    assert_non_null(eg_call(m, c));
+    assert_near(eg_module_tensor(m, "running_mean"), (float[]){5.0F / 3}, 1, 1e-6F);
+    assert_near(eg_module_tensor(m, "running_var"), (float[]){6}, 1, 1e-5F); /* (2 + 8 + 8) / 3 */
+    assert_int_equal(batches(m), 3);
+    eg_tape_end(tape);
+    eg_module_release(m);
+}
+
+/* torch.nn.BatchNorm2d(1, track_running_stats=False): the batch's statistics in both modes, nothing kept. */
+static void batch_norm_without_running_statistics(void **state)
+{
+    (void)state;
+    eg_module *m = eg_batch_norm2d(ctx, 1, .no_track_running_stats = true, .no_affine = true);
+    eg_state *dict = eg_state_new();
+    assert_int_equal(eg_module_state(m, NULL, dict), EG_OK);
+    assert_int_equal(eg_state_size(dict), 0);
+    eg_state_free(dict);
+    eg_tape *tape = eg_tape_begin(ctx, EG_NO_GRAD);
+    eg_tensor *x = eg_from_data(ctx, EG_SHAPE(2, 1), (float[]){10, 14});
+    eg_module *copy = eg_module_clone(m);
+    eg_module_train(copy, false);
+    assert_near(eg_call(m, x), (float[]){-1, 1}, 2, 1e-5F);
+    assert_near(eg_call(copy, x), (float[]){-1, 1}, 2, 1e-5F);
+    eg_tape_end(tape);
+    eg_module_release(copy);
+    eg_module_release(m);
+}
+
 static eg_tensor *leave_alone(void *payload, eg_module *m, eg_tensor *t, bool *failed)
 {
     (void)m;
@@ -368,6 +410,8 @@ int main(void)
         TEST(pools_are_their_operations),
         TEST(dropout_follows_the_mode),
         TEST(batch_norm_tracks_in_training_only),
+        TEST(batch_norm_cumulative),
+        TEST(batch_norm_without_running_statistics),
         TEST(norm_and_relu_fuse),
         TEST(a_net_computes_what_pytorch_computes),
     };

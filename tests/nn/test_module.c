@@ -204,9 +204,15 @@ static void fields_are_checked(void **state)
     assert_null(eg_new(scale, ctx));
     assert_message("scale: 'channels' is 0, expected at least 1");
     assert_null(eg_conv2d(ctx, 3, 4, EG_HW(3, 0)));
-    assert_message("Conv2d: 'kernel_size' is 0, expected 1 to 1073741823");
+    assert_message("Conv2d: 'kernel_size' is (3, 0), expected at least 1");
     assert_null(eg_conv2d(ctx, 3, 4, 3, .padding = -1));
-    assert_message("Conv2d: 'padding' is -1");
+    assert_message("Conv2d: 'padding' is -1, expected at least 0");
+    assert_null(eg_conv2d(ctx, 3, 4, 3, .padding = EG_HW(-1, 2)));
+    assert_message("Conv2d: 'padding' is (-1, 2), expected at least 0");
+    assert_null(eg_conv2d(ctx, 3, 4, (eg_hw)1 << 60));
+    assert_message("Conv2d: 'kernel_size' is 1152921504606846976, expected at most 1073741823");
+    assert_null(eg_conv2d(ctx, 3, 4, EG_HW(1, 1 << 30)));
+    assert_message("Conv2d: 'kernel_size' is (1, 1073741824), expected at most 1073741823");
     assert_null(eg_conv2d(ctx, 3, 4, 3, .groups = 2));
     assert_message("must be multiples of groups 2");
     assert_null(eg_dropout(ctx, 1.5));
@@ -502,6 +508,52 @@ static void hooks_see_and_replace(void **state)
     eg_module_release(m);
 }
 
+/* Opens a tape and does not end it: on the way out, or because it failed. */
+typedef struct leaky {
+    eg_module base;
+    bool fail;
+} leaky;
+
+static eg_tensor *leaky_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
+{
+    (void)n_in;
+    eg_tape_begin(self->ctx, EG_RECORD);
+    eg_tape_begin(self->ctx, EG_NO_GRAD);
+    return ((leaky *)self)->fail ? eg_reshape(in[0], EG_SHAPE(7)) : eg_f_relu(in[0]);
+}
+
+static EG_CLASS(leaky, .forward = leaky_forward, .fields = EG_FIELDS(EG_BOOL(leaky, fail, .help = "fails")));
+
+static void tapes_left_open_are_closed(void **state)
+{
+    (void)state;
+    eg_module *net = eg_sequential(ctx, EG_NAMED({"a", eg_relu(ctx)}, {"bad", eg_new(leaky, ctx)}));
+    eg_tape *tape = eg_tape_begin(ctx, EG_NO_GRAD);
+    eg_tensor *x = eg_ones(ctx, EG_SHAPE(2, 3));
+    assert_null(eg_call(net, x));
+    assert_int_equal(eg_error_last()->code, EG_EINVAL);
+    assert_message("module 'bad' left a tape open");
+    assert_false(eg_is_recording(ctx));
+    assert_true(eg_tensor_item(eg_sum(x)) == 6); /* the caller's tape and its tensors are as before */
+    eg_tape_end(tape);
+    eg_error_clear();
+
+    tape = eg_tape_begin(ctx, EG_RECORD);
+    eg_module *failing = eg_new(leaky, ctx, .fail = true);
+    assert_null(eg_call(failing, eg_ones(ctx, EG_SHAPE(2, 3))));
+    assert_message("reshape"); /* the cause stands */
+    assert_true(eg_is_recording(ctx));
+    eg_module_release(failing);
+    eg_error_clear();
+    failing = eg_new(leaky, ctx);
+    assert_null(eg_call(failing, eg_ones(ctx, EG_SHAPE(1))));
+    assert_message("module 'leaky' left a tape open"); /* a root has no name but its class's */
+    eg_tape_end(tape);
+    assert_false(eg_is_recording(ctx));
+    eg_module_release(failing);
+    eg_module_release(net);
+}
+
 static void modes_reach_all_modules(void **state)
 {
     (void)state;
@@ -592,6 +644,7 @@ int main(void)
         TEST(several_inputs_and_outputs),
         TEST(calls_are_scopes),
         TEST(hooks_see_and_replace),
+        TEST(tapes_left_open_are_closed),
         TEST(modes_reach_all_modules),
         TEST(zero_grad_drops_gradients),
         TEST(walks_go_parents_first),

@@ -117,6 +117,16 @@ static void print_writes_a_line_more(void **state)
     eg_module_release(m);
 }
 
+static void batch_norms_of_other_kinds(void **state)
+{
+    (void)state;
+    eg_module *m = eg_batch_norm2d(ctx, 4, .cumulative = true, .no_track_running_stats = true);
+    char *text = eg_module_text(m);
+    assert_string_equal(text, "BatchNorm2d(4, eps=1e-05, momentum=None, affine=True, track_running_stats=False)");
+    eg_free(text);
+    eg_module_release(m);
+}
+
 static void layers_that_pytorch_lacks(void **state)
 {
     (void)state;
@@ -250,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_pytorchs),
         cmocka_unit_test(print_writes_a_line_more),
+        cmocka_unit_test(batch_norms_of_other_kinds),
         cmocka_unit_test(layers_that_pytorch_lacks),
         cmocka_unit_test(fields_are_printed_where_they_differ),
         cmocka_unit_test(equal_fields),

@@ -61,10 +61,15 @@ static void test_conv2d(void **state)
     expect_error(eg_f_conv2d(x, w, eg_none, .groups = -1), EG_ESHAPE,
                  "conv2d: -1 groups do not divide 3 input and 4 output channels");
     expect_error(eg_f_conv2d(x, w, t(EG_SHAPE(3))), EG_ESHAPE, "conv2d: bias has shape (3), expected (4)");
-    expect_error(eg_f_conv2d(x, w, eg_none, .stride = -1), EG_EINVAL, "conv2d: stride is -1, expected 1 or more");
-    expect_error(eg_f_conv2d(x, w, eg_none, .padding = EG_HW(0, 0) - 1), EG_EINVAL,
-                 "conv2d: padding is 1152921504606846975, expected 0 or more");
-    expect_error(eg_f_conv2d(x, w, eg_none, .dilation = -2), EG_EINVAL, "conv2d: dilation is -2, expected 1 or more");
+    expect_error(eg_f_conv2d(x, w, eg_none, .stride = -1), EG_EINVAL, "conv2d: stride is (-1, -1), expected 1 or more");
+    expect_error(eg_f_conv2d(x, w, eg_none, .padding = EG_HW(-1, 2)), EG_EINVAL,
+                 "conv2d: padding is (-1, 2), expected 0 or more");
+    expect_error(eg_f_conv2d(x, w, eg_none, .padding = (eg_hw)1 << 60), EG_EINVAL,
+                 "conv2d: padding is (1152921504606846976, 1152921504606846976), expected at most 1073741823");
+    expect_error(eg_f_conv2d(x, w, eg_none, .padding = (eg_hw)1 << 62), EG_EINVAL,
+                 "conv2d: padding is (-536870912, -536870912), expected 0 or more");
+    expect_error(eg_f_conv2d(x, w, eg_none, .dilation = -2), EG_EINVAL,
+                 "conv2d: dilation is (-2, -2), expected 1 or more");
     expect_error(eg_f_conv2d(x, w, eg_none, .dilation = 4), EG_ESHAPE,
                  "conv2d: kernel (3, 3) with dilation (4, 4) is larger than the padded input (8, 8)");
     expect_error(eg_f_conv2d(t(EG_SHAPE(0, 3, 8, 8)), w, eg_none), EG_ESHAPE,
@@ -126,13 +131,13 @@ static void test_pools(void **state)
     eg_tensor *x = t(EG_SHAPE(2, 3, 4, 5));
     expect_error(eg_f_max_pool2d(t(EG_SHAPE(3, 4)), .kernel_size = 2), EG_ESHAPE,
                  "max_pool2d: input (3, 4) has 2 dimensions, expected (N, C, H, W)");
-    expect_error(eg_f_max_pool2d(x), EG_EINVAL, "max_pool2d: kernel size is 0, expected 1 or more");
+    expect_error(eg_f_max_pool2d(x), EG_EINVAL, "max_pool2d: kernel size is (0, 0), expected 1 or more");
     expect_error(eg_f_max_pool2d(x, .kernel_size = 2, .stride = EG_HW(1, 0)), EG_EINVAL,
-                 "max_pool2d: stride is 0, expected 1 or more");
+                 "max_pool2d: stride is (1, 0), expected 1 or more");
     expect_error(eg_f_max_pool2d(x, .kernel_size = 3, .padding = 2), EG_EINVAL,
-                 "max_pool2d: padding is 2, expected 0 to 1, half of the kernel size 3");
+                 "max_pool2d: padding is (2, 2), expected at most half of the kernel size (3, 3)");
     expect_error(eg_f_avg_pool2d(x, .kernel_size = 3, .padding = -1), EG_EINVAL,
-                 "avg_pool2d: padding is -1, expected 0 to 1, half of the kernel size 3");
+                 "avg_pool2d: padding is (-1, -1), expected 0 or more");
     expect_error(eg_f_avg_pool2d(x, .kernel_size = 2, .dilation = 2), EG_EINVAL,
                  "avg_pool2d: dilation is (2, 2), average pooling has none");
     expect_error(eg_f_avg_pool2d(x, .kernel_size = 5), EG_ESHAPE,
@@ -210,6 +215,9 @@ static void test_shapes(void **state)
     expect_error(eg_slice(x, 0, 0, 1, 0), EG_EINVAL, "slice: step is 0, expected 1 or more");
     expect_error(eg_split(x, 0, 0), EG_EINVAL, "split: size is 0, expected 1 or more");
     expect_error(eg_split(x, 1, 2), EG_EINVAL, "split: dimension 2 is out of range for an input (2, 6)");
+    expect_error(eg_split(eg_shape_only(ctx, EG_SHAPE(2, (int64_t)1 << 50)), 1, 1), EG_EINVAL,
+                 "split: 1125899906842624 pieces of 1, expected at most 1024");
+    assert_int_equal(eg_tuple_size(eg_split(eg_zeros(ctx, EG_SHAPE(1024)), 1, 0)), 1024);
     expect_error(eg_split(eg_none, 1, 0), EG_EINVAL, "split: input 0 is none, expected a tensor");
     expect_error(eg_concat((eg_tensor *[]){x, t(EG_SHAPE(2, 6, 1))}, 2, 1), EG_ESHAPE,
                  "concat: piece 1 has shape (2, 6, 1), first (2, 6): only dimension 1 may differ");

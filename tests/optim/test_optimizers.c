@@ -37,7 +37,7 @@ static eg_optimizer *make_optimizer(eg_context *ctx, const json_t *vector)
         return eg_sgd(NULL, .ctx = ctx, .lr = lr, .momentum = json_option(o, "momentum", 0),
                       .dampening = json_option(o, "dampening", 0), .weight_decay = json_option(o, "weight_decay", 0),
                       .nesterov = json_is_true(json_object_get(o, "nesterov")));
-    eg_adam_options options = {.ctx = ctx, .lr = lr, .eps = json_option(o, "eps", 0)};
+    eg_adam_options options = {.struct_size = sizeof options, .ctx = ctx, .lr = lr, .eps = json_option(o, "eps", 0)};
     if (betas) {
         options.beta1 = EG_F64(json_number_value(json_array_get(betas, 0)));
         options.beta2 = EG_F64(json_number_value(json_array_get(betas, 1)));
@@ -352,6 +352,16 @@ static void test_clip_not_finite(void **state)
     eg_tensor_release(t);
 }
 
+/* A program built before the last fields were added passes a smaller struct: those have their defaults. */
+static void test_older_struct(void **state)
+{
+    eg_sgd_options options = {.struct_size = offsetof(eg_sgd_options, momentum), .ctx = *state, .lr = 0.5};
+    options.momentum = -1; /* behind the end of the caller's struct, not read */
+    eg_optimizer *optimizer = eg_sgd_with(&options);
+    assert_made(optimizer);
+    eg_optimizer_free(optimizer);
+}
+
 static void test_bad_options(void **state)
 {
     eg_context *ctx = *state;
@@ -363,6 +373,9 @@ static void test_bad_options(void **state)
     assert_refused(eg_sgd(NULL, .ctx = ctx, .lr = 1, .weight_decay = -1), EG_EINVAL, "weight decay is -1");
     assert_refused(eg_adam(NULL, .ctx = ctx, .beta1 = EG_F64(1)), EG_EINVAL, "beta1 1");
     assert_refused(eg_adamw(NULL, .ctx = ctx, .eps = -1), EG_EINVAL, "eps -1");
+    assert_refused(eg_sgd_with(&(eg_sgd_options){.ctx = ctx, .lr = 1}), EG_EINVAL, "struct_size");
+    assert_refused(eg_adamw_with(&(eg_adam_options){.ctx = ctx}), EG_EINVAL, "struct_size");
+    assert_refused(eg_sgd_with(NULL), EG_EINVAL, "options");
     assert_fails(eg_optimizer_step(NULL), EG_EINVAL, "optimizer");
     eg_optimizer_zero_grad(NULL);
     eg_optimizer_free(NULL);
@@ -379,6 +392,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_float64, setup, teardown),
         cmocka_unit_test_setup_teardown(test_clip, setup, teardown),
         cmocka_unit_test_setup_teardown(test_clip_not_finite, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_older_struct, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_options, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

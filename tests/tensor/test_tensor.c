@@ -61,6 +61,25 @@ static void test_shapes(void **state)
     assert_int_equal(eg_hw_h(4) * 10 + eg_hw_w(4), 44);
 }
 
+static void test_sizes_in_one_integer(void **state)
+{
+    (void)state;
+    static const int64_t numbers[] = {0, 1, 7, (1 << 30) - 1, 1 << 30, -1, -5, -(1 << 29)};
+    for (size_t i = 0; i < EG_COUNT(numbers); i++) {
+        assert_int_equal(eg_hw_h(numbers[i]), numbers[i]);
+        assert_int_equal(eg_hw_w(numbers[i]), numbers[i]);
+        for (size_t j = 0; j < EG_COUNT(numbers); j++) {
+            eg_hw both = EG_HW(numbers[i], numbers[j]);
+            assert_int_equal(eg_hw_h(both), numbers[i]);
+            assert_int_equal(eg_hw_w(both), numbers[j]);
+        }
+    }
+    /* what does not fit is cut, but not to a size */
+    assert_true(eg_hw_h(EG_HW(INT64_MAX, 2)) >= 1 << 30 && eg_hw_w(EG_HW(INT64_MAX, 2)) == 2);
+    assert_true(eg_hw_h(EG_HW(2, INT64_MIN)) == 2 && eg_hw_w(EG_HW(2, INT64_MIN)) < 0);
+    assert_true(eg_hw_h((eg_hw)1 << 60) == (eg_hw)1 << 60 && eg_hw_w(INT64_MIN) == INT64_MIN);
+}
+
 static void test_impossible_tensors(void **state)
 {
     eg_context *ctx = *state;
@@ -281,9 +300,12 @@ static void test_print(void **state)
     assert_ok(eg_tensor_print(eg_shape_only(*state, EG_SHAPE(3)), out));
     assert_ok(eg_tensor_print(eg_zeros(*state, EG_SHAPE(2000)), out));
     assert_ok(eg_tensor_print(eg_tuple(*state, (eg_tensor *[]){eg_none}, 1), out));
+    assert_ok(eg_tensor_print(eg_zeros(*state, EG_SHAPE((int64_t)1 << 50, 0)), out)); /* and not 2^50 brackets */
     fclose(out);
     assert_string_equal(text, "float32 (2, 2)\n[[0, 1],\n [2, 3]]\nfloat32 ()\n0.25\nfloat32 (3) (shape only)\n"
-                              "float32 (2000)\n2000 numbers\ntuple of 1\nnone\n");
+                              "float32 (2000)\n2000 numbers\ntuple of 1\nnone\n"
+                              "float32 (1125899906842624, 0)\n");
+    assert_fails(eg_tensor_print(eg_ones(*state, EG_SCALAR), NULL), EG_EINVAL, "file is NULL");
     assert_fails(eg_tensor_print(NULL, stdout), EG_EINVAL, "tensor is NULL");
 }
 
@@ -386,6 +408,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_shapes, setup, teardown),
+        cmocka_unit_test(test_sizes_in_one_integer),
         cmocka_unit_test_setup_teardown(test_impossible_tensors, setup, teardown),
         cmocka_unit_test_setup_teardown(test_memory_orders, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_and_write, setup, teardown),

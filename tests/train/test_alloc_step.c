@@ -127,7 +127,8 @@ static eg_status with_strategy(world *w, const char *name)
 {
     eg_strategy_options options = {.struct_size = sizeof options};
     eg_optimizer *optimizer = eg_sgd(w->net, .lr = 0.01, .momentum = 0.9);
-    eg_strategy *strategy = optimizer ? eg_strategy_new(eg_strategy_find(name), w->net, optimizer, NULL, &options) : NULL;
+    eg_strategy *strategy =
+        optimizer ? eg_strategy_new(eg_strategy_find(name), w->net, optimizer, NULL, &options) : NULL;
     eg_loader *loader = strategy ? eg_loader_new(w->data, BATCH) : NULL;
     eg_status status = supernet_step(strategy, loader);
     eg_loader_free(loader);
@@ -187,15 +188,18 @@ static eg_status scheduler_callback(void *payload)
 
 /* ---- trainers: of a clone ---- */
 
-static eg_status with_trainer(world *w, eg_status (*use)(world *w, eg_trainer *trainer), const char *run, bool callbacks)
+static eg_status with_trainer(world *w, eg_status (*use)(world *w, eg_trainer *trainer), const char *run,
+                              bool callbacks)
 {
     eg_module *m = eg_module_clone(w->model);
     EG_TRY(alloc_made(m));
-    eg_callback *list[] = {callbacks ? eg_model_checkpoint(w->directory) : NULL, callbacks ? eg_callback_new(&idle_class, NULL) : NULL};
+    eg_callback *list[] = {callbacks ? eg_model_checkpoint(w->directory) : NULL,
+                           callbacks ? eg_callback_new(&idle_class, NULL) : NULL};
     const eg_transform flip = eg_random_flip(0.5);
-    eg_trainer *trainer = eg_trainer_new(w->base.ctx, m, w->data, .validation = w->data, .epochs = 1, .batch_size = BATCH, .transforms = &flip,
-                                         .n_transforms = 1, .callbacks = list, .n_callbacks = callbacks ? 2 : 0, .log_frequency = 1, .run = run,
-                                         .resume = true, .checkpoint_seconds = 1e-9);
+    eg_trainer *trainer =
+        eg_trainer_new(w->base.ctx, m, w->data, .validation = w->data, .epochs = 1, .batch_size = BATCH,
+                       .transforms = &flip, .n_transforms = 1, .callbacks = list, .n_callbacks = callbacks ? 2 : 0,
+                       .log_frequency = 1, .run = run, .resume = true, .checkpoint_seconds = 1e-9);
     eg_status status = alloc_made(trainer);
     if (status == EG_OK && use)
         status = use(w, trainer);
@@ -275,13 +279,14 @@ static eg_status use_search(world *w, eg_search *search)
     return eg_search_export(search, w->file);
 }
 
-static eg_status with_search(world *w, const char *strategy, eg_status (*use)(world *w, eg_search *search), const char *run)
+static eg_status with_search(world *w, const char *strategy, eg_status (*use)(world *w, eg_search *search),
+                             const char *run)
 {
     eg_module *net = eg_module_clone(w->net);
     EG_TRY(alloc_made(net));
     eg_search *search = eg_search_new(w->base.ctx, net, w->data, .strategy = strategy, .epochs = 1, .batch_size = BATCH,
-                                      .strategy_options = {.evaluations = 3, .population = 2}, .run = run, .resume = true,
-                                      .checkpoint_seconds = 1e-9);
+                                      .strategy_options = {.evaluations = 3, .population = 2}, .run = run,
+                                      .resume = true, .checkpoint_seconds = 1e-9);
     eg_status status = alloc_made(search);
     if (status == EG_OK && use)
         status = use(w, search);
@@ -362,8 +367,8 @@ enum { N_STEPS = sizeof steps / sizeof steps[0], N_ROWS = sizeof rows / sizeof r
         .rows = rows_, .n_rows = n, .dense = dense_                                                                    \
     }
 
-static const alloc_table ref_steps = TABLE("ref", steps, N_STEPS, 300), dnnl_steps = TABLE("dnnl", steps, N_STEPS, 100),
-                         table = TABLE("ref", rows, N_ROWS, 40);
+static const alloc_table ref_steps = TABLE("ref", steps, N_STEPS, 150), dnnl_steps = TABLE("dnnl", steps, N_STEPS, 100),
+                         table = TABLE("ref", rows, N_ROWS, 30);
 
 static void test_complete(void **unused)
 {

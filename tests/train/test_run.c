@@ -102,7 +102,7 @@ static void test_unwritable(void **state)
     char *directory = temporary_make(), file[TEMPORARY_PATH_SIZE];
     write_text(temporary_path(directory, "file", file), "x");
     assert_fails(eg_run_create(file, "{}", false), EG_EIO, "/file'");
-    assert_fails(eg_run_event(file, "start", NULL), EG_EIO, "events.jsonl");
+    assert_fails(eg_run_event(file, "start", NULL), EG_ENOENT, "events.jsonl");
     assert_fails(eg_run_create("", "{}", false), EG_EINVAL, "directory");
     temporary_remove(directory);
 }

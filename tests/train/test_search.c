@@ -5,6 +5,7 @@ typedef struct plan {
     const char *strategy, *run;
     bool resume;
     size_t cancel_after; /* calls of progress; 0 = never */
+    bool goes_on;        /* after it was canceled */
     double checkpoint_seconds;
     size_t calls;
     eg_context *ctx;
@@ -30,6 +31,12 @@ static eg_status search(plan *p, const char *arch, const char *weights)
                                  .strategy_options = {.evaluations = 5, .population = 3},
                                  .progress = cancel_on_progress, .progress_payload = p);
     eg_status status = s ? eg_search_run(s) : eg_error_last()->code;
+    if (p->goes_on) {
+        assert_int_equal(status, EG_ECANCELED);
+        eg_error_clear();
+        eg_context_resume(ctx);
+        status = eg_search_run(s);
+    }
     if (status == EG_OK)
         status = eg_search_export(s, arch);
     if (status == EG_OK && weights)
@@ -150,6 +157,9 @@ static void test_options_refused(void **state)
     assert_refused(eg_search_new(ctx, net, data), EG_EINVAL, "epochs is 0");
     assert_refused(eg_search_new(ctx, net, NULL, .epochs = 1), EG_EINVAL, "training set");
     assert_refused(eg_search_new(ctx, net, data, .epochs = 1, .lr = -1), EG_EINVAL, "lr is -1");
+    assert_refused(eg_search_new_with(&(eg_search_options){.ctx = ctx, .model = net, .train = data, .epochs = 1}),
+                   EG_EINVAL, "struct_size");
+    assert_refused(eg_search_new_with(NULL), EG_EINVAL, "options");
     eg_search *s = eg_search_new(ctx, net, data, .strategy = "spos", .epochs = 1);
     assert_made(s);
     assert_refused(eg_search_arch(s), EG_EINVAL, "has not been run");
@@ -161,6 +171,115 @@ static void test_options_refused(void **state)
     eg_context_free(ctx);
 }
 
+/* ---- what a search does to a model ---- */
+
+/* Images without a number in them: the first loss is none either, and no weight has moved for it. */
+static void test_loss_not_finite(void **state)
+{
+    (void)state;
+    const char *const strategies[] = {"spos", "darts"};
+    for (size_t i = 0; i < 2; i++) {
+        eg_context *ctx = eg_context_new(.seed = 7, .threads = 1);
+        float images[12 * TOY_SIDE * TOY_SIDE];
+        int64_t labels[12];
+        for (size_t k = 0; k < sizeof images / sizeof images[0]; k++)
+            images[k] = NAN;
+        for (size_t k = 0; k < 12; k++)
+            labels[k] = (int64_t)(k % TOY_CLASSES);
+        eg_dataset *data =
+            eg_dataset_from_arrays(ctx, images, EG_SHAPE(1, TOY_SIDE, TOY_SIDE), labels, 12, TOY_CLASSES);
+        eg_module *net = toy_supernet(ctx);
+        float before[3], after[3];
+        assert_ok(eg_tensor_read(eg_module_tensor(net, "7.bias"), before, 3));
+        eg_search *s = eg_search_new(ctx, net, data, .strategy = strategies[i], .epochs = 2, .batch_size = 2);
+        assert_made(s);
+        assert_fails(eg_search_run(s), EG_EINVAL, "epoch 1 of 2, step 1 of 3: the loss is ");
+        assert_ok(eg_tensor_read(eg_module_tensor(net, "7.bias"), after, 3));
+        assert_memory_equal(before, after, sizeof before);
+        assert_null(eg_tensor_grad(eg_module_tensor(net, "7.bias")));
+        eg_search_free(s);
+        eg_module_release(net);
+        eg_dataset_release(data);
+        eg_context_free(ctx);
+    }
+}
+
+typedef struct memory {
+    eg_context *ctx;
+    size_t calls, bytes;
+} memory;
+
+/* Memory in use after each candidate is that after the one before. */
+static void compare_memory(void *payload, const eg_progress *progress)
+{
+    memory *m = payload;
+    if (strcmp(progress->phase, "train") == 0)
+        return;
+    size_t bytes = eg_context_get_stats(m->ctx).bytes_in_use;
+    if (m->calls++ > 0)
+        assert_int_equal(bytes, m->bytes);
+    m->bytes = bytes;
+}
+
+static void test_candidates_leave_no_memory(void **state)
+{
+    (void)state;
+    memory m = {.ctx = eg_context_new(.seed = 7, .threads = 1, .backend = "ref")};
+    eg_dataset *data = toy_data(m.ctx, 24, 1);
+    eg_module *net = toy_supernet(m.ctx);
+    char choice[] = "random";
+    eg_search *s = eg_search_new(m.ctx, net, data, .strategy = "spos", .epochs = 1, .batch_size = 8,
+                                 .strategy_options = {.evaluations = 5, .choice = choice}, .progress = compare_memory,
+                                 .progress_payload = &m);
+    assert_made(s);
+    memset(choice, '?', sizeof choice - 1); /* it was copied */
+    assert_ok(eg_search_run(s));
+    assert_true(m.calls >= 5);
+    eg_search_free(s);
+    eg_module_release(net);
+    eg_dataset_release(data);
+    eg_context_free(m.ctx);
+}
+
+/* 17 samples for statistics in batches of 8: the one left over has maps of one pixel, which have no variance. */
+static void test_odd_samples(void **state)
+{
+    (void)state;
+    eg_context *ctx = eg_context_new(.seed = 7, .threads = 1);
+    eg_dataset *data = toy_data(ctx, 34, 1);
+    eg_module *net = eg_sequential(
+        ctx, EG_MODULES(eg_conv2d(ctx, 1, 4, TOY_SIDE),
+                        eg_layer_choice(ctx,
+                                        EG_CHOICES({"conv", eg_conv2d(ctx, 4, 4, 1)}, {"skip", eg_identity(ctx)}),
+                                        .key = "op"),
+                        eg_batch_norm2d(ctx, 4), eg_flatten(ctx), eg_linear(ctx, 4, TOY_CLASSES)));
+    assert_made(net);
+    eg_search *s = eg_search_new(ctx, net, data, .strategy = "spos", .epochs = 1, .batch_size = 8,
+                                 .strategy_options = {.evaluations = 2});
+    assert_made(s);
+    assert_ok(eg_search_run(s));
+    eg_search_free(s);
+    eg_module_release(net);
+    eg_dataset_release(data);
+    eg_context_free(ctx);
+}
+
+/* Canceled and resumed without a new start, in training and in the choice. */
+static void test_canceled_searches_go_on(void **state)
+{
+    (void)state;
+    char *directory = temporary_make(), expected[TEMPORARY_PATH_SIZE], got[TEMPORARY_PATH_SIZE];
+    plan whole = {.strategy = "spos"};
+    assert_ok(search(&whole, temporary_path(directory, "expected", expected), NULL));
+    const size_t stops[] = {4, 20};
+    for (size_t i = 0; i < 2; i++) {
+        plan p = {.strategy = "spos", .cancel_after = stops[i], .goes_on = true};
+        assert_ok(search(&p, temporary_path(directory, "got", got), NULL));
+        assert_same_file(expected, got);
+    }
+    temporary_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +289,10 @@ int main(void)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_resume_refuses),
         cmocka_unit_test(test_options_refused),
+        cmocka_unit_test(test_loss_not_finite),
+        cmocka_unit_test(test_candidates_leave_no_memory),
+        cmocka_unit_test(test_odd_samples),
+        cmocka_unit_test(test_canceled_searches_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

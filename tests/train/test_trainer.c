@@ -242,6 +242,9 @@ static void test_options_refused(void **state)
     assert_refused(eg_trainer_new(ctx, model, data, .epochs = 1, .grad_clip = -1), EG_EINVAL, "grad_clip");
     assert_refused(eg_trainer_new(ctx, model, data, .epochs = 1, .lr = 0.1, .optimizer = eg_sgd(model, .lr = 0.1)),
                    EG_EINVAL, "lr");
+    assert_refused(eg_trainer_new_with(&(eg_trainer_options){.ctx = ctx, .model = model, .train = data, .epochs = 1}),
+                   EG_EINVAL, "struct_size");
+    assert_refused(eg_trainer_new_with(NULL), EG_EINVAL, "options");
     eg_trainer *trainer = eg_trainer_new(ctx, model, data, .epochs = 1);
     assert_made(trainer);
     assert_fails(eg_trainer_validate(trainer), EG_EINVAL, "no validation set");
@@ -250,6 +253,30 @@ static void test_options_refused(void **state)
     eg_trainer_free(NULL);
     assert_true(isnan(eg_evaluate(NULL, data, 8)));
     eg_error_clear();
+    eg_module_release(model);
+    eg_dataset_release(data);
+    eg_context_free(ctx);
+}
+
+/* What is measured in evaluation mode comes back in the modes that it had: a frozen part stays frozen. */
+static void test_modes_are_put_back(void **state)
+{
+    (void)state;
+    eg_context *ctx = eg_context_new(.seed = 7);
+    eg_dataset *data = toy_data(ctx, 12, 1);
+    eg_module *model = toy_model(ctx);
+    eg_module_train(eg_module_find(model, "1"), false);
+    assert_false(isnan(eg_evaluate(model, data, 5)));
+    assert_true(model->training && eg_module_find(model, "3")->training);
+    assert_false(eg_module_find(model, "1")->training);
+    eg_module_train(model, false);
+    eg_module_train(eg_module_find(model, "3"), true);
+    eg_trainer *trainer = eg_trainer_new(ctx, model, data, .validation = data, .epochs = 1);
+    assert_made(trainer);
+    assert_ok(eg_trainer_validate(trainer));
+    assert_true(eg_module_find(model, "3")->training);
+    assert_false(model->training || eg_module_find(model, "1")->training);
+    eg_trainer_free(trainer);
     eg_module_release(model);
     eg_dataset_release(data);
     eg_context_free(ctx);
@@ -296,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_loss_not_finite),
         cmocka_unit_test(test_own_loss_metrics_progress),
         cmocka_unit_test(test_options_refused),
+        cmocka_unit_test(test_modes_are_put_back),
         cmocka_unit_test(test_log_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

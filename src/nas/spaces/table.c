@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static const eg_space *const spaces[] = {&eg__cells_space, &eg__darts_space, NULL};
+static const eg_space *const spaces[] = {&eg__cells_space, &eg__darts_space, &eg__mlp_space, NULL};
 
 const eg_space *const *eg_spaces(void)
 {
@@ -32,16 +32,29 @@ const eg_space *eg_space_find(const char *name)
     return NULL;
 }
 
-enum { MIN_SIDE = 8, MAX_CLASSES = 1 << 20, MAX_CHANNELS = 1 << 12, MAX_LAYERS = 1 << 8 };
+enum { MIN_SIDE = 8, MAX_FEATURES = 1 << 24, MAX_CLASSES = 1 << 20, MAX_CHANNELS = 1 << 12, MAX_LAYERS = 1 << 8 };
 
-static eg_status check_options(const char *name, const eg_space_options *o)
+static eg_status check_input(const eg_space *space, const eg_space_options *o)
 {
     char shape[EG_SHAPE_TEXT_SIZE];
     eg_shape_format(o->input, shape, sizeof(shape));
     const int64_t *dims = o->input.dims;
+    if (space->any_input) {
+        int64_t n = o->input.ndim > 0 ? eg_shape_numel(o->input) : 0;
+        EG_CHECK(n > 0 && n <= MAX_FEATURES, EG_ESHAPE, "space '%s': input is %s, expected 1 to %d numbers",
+                 space->name, shape, MAX_FEATURES);
+        return EG_OK;
+    }
     EG_CHECK(o->input.ndim == 3 && (dims[0] == 1 || dims[0] == 3) && dims[1] >= MIN_SIDE && dims[2] >= MIN_SIDE,
-             EG_ESHAPE, "space '%s': input is %s, expected images (1 or 3, height, width) of at least %d by %d", name,
-             shape, MIN_SIDE, MIN_SIDE);
+             EG_ESHAPE, "space '%s': input is %s, expected images (1 or 3, height, width) of at least %d by %d",
+             space->name, shape, MIN_SIDE, MIN_SIDE);
+    return EG_OK;
+}
+
+static eg_status check_options(const eg_space *space, const eg_space_options *o)
+{
+    const char *name = space->name;
+    EG_TRY(check_input(space, o));
     EG_CHECK(o->classes >= 1 && o->classes <= MAX_CLASSES, EG_EINVAL,
              "space '%s': %" PRId64 " classes, expected 1 to %d", name, o->classes, MAX_CLASSES);
     EG_CHECK(o->channels >= 0 && o->channels <= MAX_CHANNELS && o->channels % 2 == 0, EG_EINVAL,
@@ -60,7 +73,7 @@ eg_module *eg_space_build(eg_context *ctx, const char *name, const eg_space_opti
         return eg__null(__func__, ctx == NULL ? "context" : "options");
     const eg_space *space = eg_space_find(name);
     eg_space_options own;
-    if (space == NULL || eg__options_copy(&own, sizeof(own), options) != EG_OK || check_options(name, &own) != EG_OK)
+    if (space == NULL || eg__options_copy(&own, sizeof(own), options) != EG_OK || check_options(space, &own) != EG_OK)
         return NULL;
     return space->build(ctx, &own);
 }
