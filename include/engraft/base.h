@@ -173,6 +173,11 @@ EG_API int eg_exit_status(eg_context *ctx);
 /** Frees memory that the library handed over (strings). NULL is allowed. */
 EG_API void eg_free(void *memory);
 
+/** For "did you mean": the up to three names of `names` (n of them; NULL entries are passed over) nearest to `name` by
+ *  edit distance, as "'a', 'b' or 'c'"; an empty text when none is near. Writes into `text` of `size` bytes (cut there)
+ *  and returns it. */
+EG_API const char *eg_closest_name(const char *name, const char *const *names, size_t n, char *text, size_t size);
+
 /* ---------------------------------------------------------------------------------------------- random numbers */
 
 /** A stream of counter-based random numbers (Philox 4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2,

@@ -22,23 +22,33 @@ typedef struct eg_decisions eg_decisions;
 /* ---------------------------------------------------------------------------------------------- mutables */
 
 /** How the outputs of several chosen candidates become one. NONE: a tuple of them. */
-typedef enum eg_choice_reduction { EG_CHOICE_SUM, EG_CHOICE_MEAN, EG_CHOICE_CONCAT, EG_CHOICE_NONE } eg_choice_reduction;
+typedef enum eg_choice_reduction {
+    EG_CHOICE_SUM,
+    EG_CHOICE_MEAN,
+    EG_CHOICE_CONCAT,
+    EG_CHOICE_NONE
+} eg_choice_reduction;
 
 /* A mutable is a module whose class descends from eg_mutable_class and has a text field `key`. Mutables with the same
  * key share their decision. */
 EG_API extern const eg_class eg_mutable_class; /* abstract */
-/** Read-only. Without one given, "<Class><n>" with n counted by the context, such as "LayerChoice1". NULL and EINVAL for
- *  a module that is no mutable. */
+/** Lent, as long as the mutable lives. Without one given, "<Class><n>" with n counted by the context, such as
+ *  "LayerChoice1". NULL and EINVAL for a module that is no mutable. */
 EG_API const char *eg_mutable_key(const eg_module *m);
-/** The dotted path once a mutator has parsed the model ("" for the root); the key before. */
+/** The dotted path while a mutator is attached ("" for the root); else the key. Lent, until the mutator is detached.
+ * NULL and EINVAL for a module that is no mutable. */
 EG_API const char *eg_mutable_name(eg_module *m);
-/** The mutator it is bound to; NULL (no failure) when there is none. */
+/** The mutator that m, a mutable or the root of a model, is bound to. Lent. NULL (no failure) when there is none, or
+ *  m is NULL. */
 EG_API eg_mutator *eg_mutable_mutator(eg_module *m);
-/** The next automatic key of this context ends in 1 again. */
+/** The next automatic key of this context ends in 1 again. NULL does nothing. */
 EG_API void eg_context_reset_keys(eg_context *ctx);
 
-/** One of several layers, its children under their names: eg_layer_choice(ctx, EG_CHOICES({"conv3x3", a}, {"pool", b}), .key = "op"), or
- *  EG_MODULES(a, b) for the names "0", "1". Takes any number of inputs and hands them to the chosen candidates. */
+/** One of several layers, its children under their names:
+ *  eg_layer_choice(ctx, EG_CHOICES({"conv3x3", a}, {"pool", b}), .key = "op"), or EG_MODULES(a, b) for the names "0",
+ *  "1". Takes any number of inputs and hands them to the chosen candidates. The candidates are taken over, also on
+ *  failure. NULL: EINVAL (no candidates, an empty key, a value of `fixed` that is none of an architecture's), EFORMAT
+ *  (`fixed` is no JSON). Its forward fails with EINVAL while there is neither a mutator nor `fixed`. */
 typedef struct eg_layer_choice {
     eg_module base;
     eg_module *const *modules; /* the lists are read while it is built and NULL after */
@@ -48,7 +58,7 @@ typedef struct eg_layer_choice {
     const char *key;
     int reduction;           /* eg_choice_reduction */
     bool return_mask;        /* forward returns the tuple (output, mask) */
-    const char *fixed;       /* followed while no mutator is attached: a value as in an architecture ("\"conv3x3\"", "[0, 2]") */
+    const char *fixed;       /* followed while no mutator is attached: a value as in an architecture, "[0, 2]" */
     eg_decisions *decisions; /* internal */
 } eg_layer_choice;
 EG_API extern const eg_class eg_layer_choice_class;
@@ -56,7 +66,9 @@ EG_API extern const eg_class eg_layer_choice_class;
 #define eg_layer_choice(...) eg_new(eg_layer_choice, __VA_ARGS__)
 
 /** Some of several tensors: takes n_candidates inputs. eg_input_choice(ctx, .n_candidates = 2, .n_chosen = EG_N(1)), or
- *  .choose_from = EG_KEYS("op", EG_NO_KEY). Nothing chosen: eg_none (an empty tuple for EG_CHOICE_NONE). */
+ *  .choose_from = EG_KEYS("op", EG_NO_KEY). Nothing chosen: eg_none (an empty tuple for EG_CHOICE_NONE). NULL: EINVAL
+ *  (no candidates, numbers that contradict each other, more than 1024), and what eg_layer_choice() has for key and
+ *  `fixed`. Its forward fails as that of a layer choice does, and for another number of inputs. */
 typedef struct eg_input_choice {
     eg_module base;
     int64_t n_candidates;           /* 0 = the number in choose_from */
@@ -70,42 +82,63 @@ typedef struct eg_input_choice {
 } eg_input_choice;
 EG_API extern const eg_class eg_input_choice_class;
 #define EG_NO_KEY ""
-#define EG_KEYS(...) (const char *const[]){__VA_ARGS__, NULL}
+#define EG_KEYS(...)                                                                                                   \
+    (const char *const[])                                                                                              \
+    {                                                                                                                  \
+        __VA_ARGS__, NULL                                                                                              \
+    }
 #define EG_N(n) EG_F64(n)
 #define eg_input_choice(...) eg_new(eg_input_choice, __VA_ARGS__)
 
-/** Abstract: makes a part of the model ("cell") a sub-space of its own, which mutators may use. Derive a class: a struct with
- *  `eg_module base` and `const char *key`, EG_CLASS(cell, .super = &eg_mutable_scope_class, .fields = EG_FIELDS(EG_TEXT(cell, key, ..)), ..).
- *  The key is required. Scopes nest. They are among a mutator's mutables, never in decisions. */
+/** Abstract: makes a part of the model ("cell") a sub-space of its own, which mutators may use. Derive a class: a
+ * struct with `eg_module base` and `const char *key`, EG_CLASS(cell, .super = &eg_mutable_scope_class, .fields =
+ * EG_FIELDS(EG_TEXT(cell, key, ..)), ..). The key is required. Scopes nest. They are among a mutator's mutables, never
+ * in decisions. */
 EG_API extern const eg_class eg_mutable_scope_class;
 
+/** Number of candidates; 0 for what is no layer choice. */
 EG_API size_t eg_layer_choice_size(const eg_module *choice);
+/** Name of candidate i. Lent. NULL and EINVAL for what is no layer choice, and for an i out of range. */
 EG_API const char *eg_layer_choice_name(const eg_module *choice, size_t i);
-/** NULL without failure for a candidate whose module was removed. Lent. */
+/** Module of candidate i. Lent. NULL without failure when it was removed; NULL and EINVAL as eg_layer_choice_name(). */
 EG_API eg_module *eg_layer_choice_at(const eg_module *choice, size_t i);
+/** Number of candidates; 0 for what is no input choice. */
 EG_API size_t eg_input_choice_size(const eg_module *choice);
-/** Key that candidate i comes from, or EG_NO_KEY. */
+/** Key that candidate i comes from, or EG_NO_KEY. Lent. NULL and EINVAL for what is no input choice, and for an i out
+ * of range. */
 EG_API const char *eg_input_choice_source(const eg_module *choice, size_t i);
-/** Recommended number of inputs; -1 = any. */
+/** Recommended number of inputs; -1 = any. -1 and EINVAL for what is no input choice. */
 EG_API int64_t eg_input_choice_n_chosen(const eg_module *choice);
 
 /* ---------------------------------------------------------------------------------------------- architectures */
 
 /** Decisions by key. What export gives and a file holds: a name, an index, a list of either, or a list of weights. */
 typedef struct eg_arch eg_arch;
+/** An empty one, for eg_arch_free(); so are all that functions return. NULL: ENOMEM. */
 EG_API eg_arch *eg_arch_new(void);
+/** NULL: EINVAL for NULL. */
 EG_API eg_arch *eg_arch_copy(const eg_arch *arch);
+/** NULL is allowed. */
 EG_API void eg_arch_free(eg_arch *arch);
-/** JSON text {"key": value, ..}, keys sorted, 2-space indent; for eg_free(). */
+/** JSON text {"key": value, ..}, keys sorted, 2-space indent; for eg_free(). NULL: EINVAL for NULL. */
 EG_API char *eg_arch_text(const eg_arch *arch);
+/** Reads such text. NULL: EFORMAT (the message names line and column) for what is no JSON object of names, numbers,
+ *  booleans, null, and lists of them; EINVAL for NULL. What the values are for is checked by who applies them. */
 EG_API eg_arch *eg_arch_parse(const char *json);
+/** Reads a file: as eg_arch_parse(), and ENOENT, EIO. */
 EG_API eg_arch *eg_arch_load(const char *path);
+/** Writes a file as eg_arch_text(), whole or not at all. EIO; EINVAL for NULL. */
 EG_API eg_status eg_arch_save(const eg_arch *arch, const char *path);
+/** Number of keys; 0 for NULL. */
 EG_API size_t eg_arch_size(const eg_arch *arch);
-/** Key i in sorted order; its value as JSON text (for eg_free()) by key: NULL and ENOENT when absent. */
+/** Key i in sorted order. Lent, until the architecture is changed or freed. NULL and EINVAL for an i out of range. */
 EG_API const char *eg_arch_key(const eg_arch *arch, size_t i);
+/** The value of a key as JSON text, for eg_free(). NULL: ENOENT when absent, EINVAL for NULL. */
 EG_API char *eg_arch_value(const eg_arch *arch, const char *key);
+/** Sets or replaces the value of a key: JSON text, such as "\"conv3x3\"" or "[0, 2]". EFORMAT as eg_arch_parse();
+ * EINVAL for NULL and for a key that is no UTF-8. */
 EG_API eg_status eg_arch_set(eg_arch *arch, const char *key, const char *json_value);
+/** Whether both have the same keys and values, as written ([0] is not 0). False for NULL. */
 EG_API bool eg_arch_equal(const eg_arch *a, const eg_arch *b);
 
 /* ---------------------------------------------------------------------------------------------- decisions */
@@ -118,13 +151,18 @@ typedef struct eg_decision {
     eg_tensor *tensor; /* (n) or NULL; kept. Takes the place of weights: every candidate runs */
 } eg_decision;
 
-/** An empty set of decisions by key, in the order in which they are set. */
+/** An empty set of decisions by key, in the order in which they are set; for eg_decisions_free(). NULL: ENOMEM. */
 EG_API eg_decisions *eg_decisions_new(void);
+/** NULL is allowed. */
 EG_API void eg_decisions_free(eg_decisions *decisions);
+/** Sets or replaces the decision of a key; arrays are copied. EINVAL for NULL; for weights that are not finite; ESHAPE
+ *  for a tensor of not one dimension, which is kept. A failure leaves the set as it was. Whether n fits a choice is
+ *  checked when it is followed. */
 EG_API eg_status eg_decisions_set_mask(eg_decisions *decisions, const char *key, const bool *mask, size_t n);
 EG_API eg_status eg_decisions_set_weights(eg_decisions *decisions, const char *key, const double *weights, size_t n);
 EG_API eg_status eg_decisions_set_tensor(eg_decisions *decisions, const char *key, eg_tensor *weights);
-EG_API const eg_decision *eg_decisions_get(const eg_decisions *decisions, const char *key); /* NULL when absent */
+/** Lent, until it is replaced or the set is freed. NULL (no failure) when absent, or for NULL. */
+EG_API const eg_decision *eg_decisions_get(const eg_decisions *decisions, const char *key);
 
 /* ---------------------------------------------------------------------------------------------- mutators */
 
@@ -138,21 +176,24 @@ typedef struct eg_mutable_node {
 } eg_mutable_node;
 typedef enum eg_traverse_order { EG_PRE_ORDER, EG_POST_ORDER } eg_traverse_order;
 typedef eg_status (*eg_visit_mutable_fn)(void *payload, eg_module *m);
-/** Visits the mutables of a tree; with `deduplicate` only the first of each key. */
-EG_API eg_status eg_mutable_node_traverse(const eg_mutable_node *node, eg_traverse_order order, bool deduplicate, eg_visit_mutable_fn visit, void *payload);
+/** Visits the mutables of a tree; with `deduplicate` only the first of each key. Ends with the first failure of
+ * `visit`, which it returns. EINVAL for NULL (not `payload`) and for another order. */
+EG_API eg_status eg_mutable_node_traverse(const eg_mutable_node *node, eg_traverse_order order, bool deduplicate,
+                                          eg_visit_mutable_fn visit, void *payload);
 
 /** The head of every mutator struct. */
 struct eg_mutator {
     const eg_mutator_class *cls;
     eg_context *ctx;
-    eg_module *model;        /* retained while attached */
+    eg_module *model; /* retained while attached */
     eg_mutable_node *tree;
-    eg_module **mutables;    /* pre-order, the first of each key */
+    eg_module **mutables; /* pre-order, the first of each key */
     size_t n_mutables;
-    eg_decisions *current;   /* what the next forward follows */
+    eg_decisions *current; /* what the next forward follows */
 };
 
-/** What a kind of mutator is; NULL functions are those of `super`. Mask argument: *mask receives the decision as a tensor when not NULL. */
+/** What a kind of mutator is; NULL functions are those of `super`. Mask argument: *mask receives the decision as a
+ * tensor when not NULL. */
 struct eg_mutator_class {
     size_t struct_size;
     const char *name;
@@ -163,61 +204,78 @@ struct eg_mutator_class {
     void (*finalize)(eg_mutator *self);
     eg_status (*sample_search)(eg_mutator *self, eg_decisions *out);
     eg_status (*sample_final)(eg_mutator *self, eg_decisions *out);
-    eg_tensor *(*on_forward_layer_choice)(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in, eg_tensor **mask);
-    eg_tensor *(*on_forward_input_choice)(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in, eg_tensor **mask);
+    eg_tensor *(*on_forward_layer_choice)(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in,
+                                          eg_tensor **mask);
+    eg_tensor *(*on_forward_input_choice)(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in,
+                                          eg_tensor **mask);
     eg_status (*enter_mutable_scope)(eg_mutator *self, eg_module *scope);
     eg_status (*exit_mutable_scope)(eg_mutator *self, eg_module *scope);
-    /** What the mutator has learned: tensors into / from `state` under names that begin with `prefix` (not NULL) and not with
+    /** What the mutator has learned: tensors into / from `state` under names that begin with `prefix` (not NULL) and
+     * not with
      *  "<prefix>current.". A load that fails changes nothing. The base class has nothing to keep. */
     eg_status (*save)(eg_mutator *self, const char *prefix, eg_state *state);
     eg_status (*load)(eg_mutator *self, const char *prefix, const eg_state *state);
 };
 EG_API extern const eg_mutator_class eg_mutator_base_class;
 
-/** Makes a mutator from a prototype struct (its own fields are copied), parses the model, binds every mutable and builds. EINVAL when the model has a
- *  mutator already, when mutables are nested, when choose_from names a key that does not come before. */
+/** Makes a mutator from a prototype struct of `size` bytes (NULL: zeros; its own fields are copied), parses the model,
+ *  binds every mutable and builds. For eg_mutator_detach(); the model is retained until then. NULL, with nothing bound:
+ *  EINVAL when the model has a mutator already, when mutables are nested, when one key is given to choices that differ
+ *  in kind or size, when choose_from names a key that does not come before (in a choice that is not fixed), for NULL;
+ *  EUNSUPPORTED when a module's `extension` is taken. What is fixed follows the mutator while it is attached. */
 EG_API eg_mutator *eg_mutator_attach(const eg_mutator_class *cls, size_t size, const void *prototype, eg_module *model);
-/** Unbinds and frees. NULL is allowed. */
+/** Unbinds and frees; lets go of the model. NULL is allowed. */
 EG_API void eg_mutator_detach(eg_mutator *mutator);
 /** Samples the decisions that the following forward passes follow (sample_search). What it computes belongs to the
- *  recording tape where there is one; else only the decisions are kept. */
+ *  recording tape where there is one; else only the decisions are kept. A failure leaves those from before. EINVAL for
+ *  NULL, and what sampling fails with. */
 EG_API eg_status eg_mutator_reset(eg_mutator *mutator);
-/** A final sample as an architecture, in the canonical form. For the caller to free. */
+/** A final sample (sample_final) as an architecture, in the canonical form; for eg_arch_free(). NULL: EINVAL for NULL
+ * and when a decision is missing, and what sampling fails with. */
 EG_API eg_arch *eg_mutator_export(eg_mutator *mutator);
-/** Any decisions in that form (every key of the model must be there and no other). */
+/** Any decisions in that form; for eg_arch_free(). NULL: EINVAL for NULL, and when a key of the model is missing or one
+ *  is there that the model lacks. */
 EG_API eg_arch *eg_mutator_export_decisions(eg_mutator *mutator, const eg_decisions *decisions);
-/** Current decisions as JSON: key -> list of booleans or weights; for eg_free(). */
+/** Current decisions as JSON: key -> list of booleans or weights; for eg_free(). NULL: EINVAL for NULL, for weights
+ * that are not finite, for a key that is no UTF-8. */
 EG_API char *eg_mutator_status(eg_mutator *mutator);
-/** Makes an architecture (checked against the model) the current decisions. */
+/** Makes an architecture (checked against the model as in eg_fixed_architecture()) the current decisions, which a
+ * failure leaves as they were. EINVAL. */
 EG_API eg_status eg_mutator_set_arch(eg_mutator *mutator, const eg_arch *arch);
 /** What a checkpoint needs: the state of the mutator's class, and its current decisions under "<prefix>current.<key>".
  *  Decisions that are tensors of a tape (DARTS) are not kept: they are sampled again. Buffers are not copied; `prefix`
- *  may be NULL. */
+ *  may be NULL. EINVAL for NULL otherwise. */
 EG_API eg_status eg_mutator_state(eg_mutator *mutator, const char *prefix, eg_state *state);
 /** Takes copies. Nothing is changed on failure: ENOENT for what is missing or of a choice that the model lacks; ESHAPE,
- *  EDTYPE. */
+ *  EDTYPE; EINVAL for NULL (not `prefix`). */
 EG_API eg_status eg_mutator_load_state(eg_mutator *mutator, const char *prefix, const eg_state *state);
-/** The mutator that a model is bound to; NULL when there is none. */
+/** The same as eg_mutable_mutator(), asked of the root. */
 EG_API eg_mutator *eg_module_mutator(eg_module *model);
 
-/** Uniform: one candidate of each layer choice; n_chosen inputs, or a fair coin for each when unset. Keeps to eg_context_rng(). */
+/** Uniform: one candidate of each layer choice; n_chosen inputs, or a fair coin for each when unset. Draws from
+ *  eg_context_rng(). */
 typedef struct eg_random_mutator {
     eg_mutator base;
 } eg_random_mutator;
 EG_API extern const eg_mutator_class eg_random_mutator_class;
+/** As eg_mutator_attach(). */
 EG_API eg_mutator *eg_random_mutator_new(eg_module *model);
 
-/** Continuous relaxation (Liu et al., DARTS, ICLR 2019): one vector of weights a key, with a slot more for "none" as in the reference. */
+/** Continuous relaxation (Liu et al., DARTS, ICLR 2019): one vector of weights a key, with one entry more, for "none of
+ *  them". A reset decides by the softmax of it; an export by the strongest candidates. */
 typedef struct eg_darts_mutator {
     eg_mutator base;
     struct eg_darts_choice *choices;
     size_t n_choices;
 } eg_darts_mutator;
 EG_API extern const eg_mutator_class eg_darts_mutator_class;
+/** As eg_mutator_attach(). */
 EG_API eg_mutator *eg_darts_mutator_new(eg_module *model);
-/** The weights (alphas) by key, lent; NULL and ENOENT when absent. */
+/** The weights (alphas) of a layer choice, by key. Lent. NULL: ENOENT when there is no such layer choice; EINVAL for
+ * NULL and for a mutator of another kind. */
 EG_API eg_tensor *eg_darts_mutator_alpha(eg_mutator *mutator, const char *key);
-/** All alphas under "<prefix><key>". */
+/** All alphas under "<prefix><key>", not copied; `prefix` may be NULL. EINVAL for NULL otherwise, and for a mutator of
+ *  another kind. */
 EG_API eg_status eg_darts_mutator_state(eg_mutator *mutator, const char *prefix, eg_state *state);
 
 /* ---------------------------------------------------------------------------------------------- fixed architectures */
@@ -226,13 +284,14 @@ typedef struct eg_fixed_options {
     size_t struct_size;
     bool not_strict; /* keys in the architecture that the model lacks are allowed */
     bool quiet;      /* no log lines */
-    eg_module **root; /* where the caller holds the model: receives the chosen candidate (and its reference in place of the
-                         model's) when the model itself is a layer choice. NULL: such a choice stays, with that candidate only */
+    /** Where the caller holds the model: receives the chosen candidate (and its reference in place of the model's) when
+     *  the model itself is a layer choice. NULL: such a choice stays, with that candidate only. */
+    eg_module **root;
 } eg_fixed_options;
-/** Turns a model with choices into one that needs no mutator: every layer choice with one candidate chosen with weight 1
- *  (and no return_mask) is replaced by it, its weights kept. What stays follows its own field `fixed` from now on: layer
- *  choices of several candidates, which keep those only, and input choices. So the model can be cloned, and taken apart.
- *  Another architecture, for what stays, or a mutator may come later.
+/** Turns a model with choices into one that needs no mutator: every layer choice with one candidate chosen with weight
+ * 1 (and no return_mask) is replaced by it, its weights kept. What stays follows its own field `fixed` from now on:
+ * layer choices of several candidates, which keep those only, and input choices. So the model can be cloned, and taken
+ * apart. Another architecture, for what stays, or a mutator may come later.
  *
  *  Values of an architecture, for a choice of n: a name; an index 0 .. n-1; a list of either, each candidate once (null
  *  or an empty list: none); n booleans (a mask); n weights, written as reals.
@@ -251,10 +310,10 @@ EG_API eg_status eg_apply_arch(eg_module *model, const eg_arch *arch);
 /** What a space needs to know to build a network for a data set. */
 typedef struct eg_space_options {
     size_t struct_size;
-    eg_shape input;      /* (C, H, W) */
+    eg_shape input; /* (C, H, W) */
     int64_t classes;
     int64_t channels, layers; /* 0 = the space's own */
-    double drop_path;    /* stochastic depth, while training */
+    double drop_path;         /* stochastic depth, while training */
 } eg_space_options;
 /** A search space: one file in src/nas/spaces and one line in its table. */
 typedef struct eg_space {
@@ -262,12 +321,15 @@ typedef struct eg_space {
     bool any_input;                   /* takes inputs of any shape, not only images */
     eg_module *(*build)(eg_context *ctx, const eg_space_options *options);
 } eg_space;
-/** By name: NULL and ENOENT (with the closest names). */
+/** By name. Static. NULL: ENOENT (with the closest names); EINVAL for NULL. */
 EG_API const eg_space *eg_space_find(const char *name);
-/** NULL-ended list. */
+/** All of them, static: a NULL-ended list. */
 EG_API const eg_space *const *eg_spaces(void);
+/** A supernet, for eg_module_release(). NULL: ENOENT as eg_space_find(); ESHAPE for an input that is no image (1 or 3,
+ * at least 8, at least 8), where the space has no `any_input`; EINVAL for other options out of range, and for NULL. */
 EG_API eg_module *eg_space_build(eg_context *ctx, const char *name, const eg_space_options *options);
-/** {"key": {"_type": "layer_choice", "_value": [..]}, ..} of a model, for eg_free(). */
+/** {"key": {"_type": "layer_choice", "_value": [..]}, ..} of a model, for eg_free(). NULL: EINVAL for a model that
+ *  eg_mutator_attach() would refuse, for names that are no UTF-8, for NULL. */
 EG_API char *eg_search_space_text(eg_module *model);
 
 /* ---------------------------------------------------------------------------------------------- strategies */
@@ -278,7 +340,8 @@ typedef struct eg_strategy_class eg_strategy_class;
 /** What a strategy may ask of the search that runs it. */
 typedef struct eg_strategy_host {
     void *payload;
-    /** Validation accuracy (0 .. 1) of the shared weights under the mutator's current decisions, batch-norm statistics computed anew for them. */
+    /** Validation accuracy (0 .. 1) of the shared weights under the mutator's current decisions, batch-norm statistics
+     *  computed anew for them. */
     eg_status (*evaluate)(void *payload, double *accuracy);
     /** Progress of a phase: `done` of `total` pieces of `what`; EG_ECANCELED stops. */
     eg_status (*progress)(void *payload, const char *what, size_t done, size_t total);
@@ -286,11 +349,12 @@ typedef struct eg_strategy_host {
 
 typedef struct eg_strategy_options {
     size_t struct_size;
-    int64_t evaluations;  /* candidates evaluated in the choice after training; 0 = the strategy's own */
-    int64_t population;   /* of evolutionary choice; 0 = 20 */
-    const char *choice;   /* spos: "evolution" (NULL) or "random" */
+    int64_t evaluations;               /* candidates evaluated in the choice after training; 0 = the strategy's own */
+    int64_t population;                /* of evolutionary choice; 0 = 20 */
+    const char *choice;                /* spos: "evolution" (NULL) or "random" */
     double arch_lr, arch_weight_decay; /* darts: 0 = 3e-4, 1e-3 */
-    double grad_clip;     /* of weights; 0 = 5, negative = none */
+    double warmup;                     /* darts: share of the training, 0 .. 1, before the architecture moves */
+    double grad_clip;                  /* of weights; 0 = 5, negative = none */
     uint64_t seed;
 } eg_strategy_options;
 
@@ -303,6 +367,7 @@ struct eg_strategy {
     eg_optimizer *optimizer; /* of the shared weights, lent by the search */
     const eg_strategy_host *host;
     eg_strategy_options options;
+    double trained; /* share of the training that is done, 0 .. 1: set by the search before each step */
 };
 
 /** Losses and such of a step, for the log. */
@@ -322,14 +387,23 @@ struct eg_strategy_class {
     /** Picks the architecture after training. */
     eg_arch *(*choose)(eg_strategy *self);
     /** State beyond that of the model, the optimizer of its weights and the context's random numbers: tensors into /
-     *  from `state` under `prefix` (not NULL). May be NULL. When a load fails, the search loads the state from before. */
+     *  from `state` under `prefix` (not NULL). May be NULL. When a load fails, the search loads the state from before.
+     */
     eg_status (*save)(eg_strategy *self, const char *prefix, eg_state *state);
     eg_status (*load)(eg_strategy *self, const char *prefix, const eg_state *state);
     void (*finalize)(eg_strategy *self);
 };
+/** By name. Static. NULL: ENOENT (with the closest names); EINVAL for NULL. */
 EG_API const eg_strategy_class *eg_strategy_find(const char *name);
+/** All of them, static: a NULL-ended list. */
 EG_API const eg_strategy_class *const *eg_strategies(void);
-EG_API eg_strategy *eg_strategy_new(const eg_strategy_class *cls, eg_module *model, eg_optimizer *optimizer, const eg_strategy_host *host, const eg_strategy_options *options);
+/** Starts a strategy, which attaches its mutator to the model; for eg_strategy_free(). The model is retained; optimizer
+ *  (NULL where nothing is trained) and host (NULL where nothing is evaluated) are lent and must outlive it; options are
+ *  copied, NULL = defaults. NULL: EINVAL for options out of range, for NULL, for a model that has a mutator or nothing
+ *  to learn, and what eg_mutator_attach() fails with. */
+EG_API eg_strategy *eg_strategy_new(const eg_strategy_class *cls, eg_module *model, eg_optimizer *optimizer,
+                                    const eg_strategy_host *host, const eg_strategy_options *options);
+/** Detaches its mutator; the model keeps its weights. NULL is allowed. */
 EG_API void eg_strategy_free(eg_strategy *strategy);
 
 #ifdef __cplusplus

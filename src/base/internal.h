@@ -91,10 +91,6 @@ void eg__map_free(eg__map *map);
 /** A 64-bit hash, the same on every machine. */
 uint64_t eg__hash(const void *data, size_t size, uint64_t seed);
 
-/** The up to three names of `names` closest to `name` (edit distance), as "'a' or 'b'", for "did you mean": empty text
- *  when none is near. Writes into `text` and returns it. */
-const char *eg__closest(const char *name, const char *const *names, size_t n, char *text, size_t size);
-
 /** Whether a text is well-formed UTF-8 (as JSON demands): no overlong forms, no surrogates. */
 bool eg__is_utf8(const char *text);
 

@@ -73,7 +73,7 @@ static size_t edit_distance(const char *a, size_t n, const char *b, size_t m)
     return row[m];
 }
 
-const char *eg__closest(const char *name, const char *const *names, size_t n, char *text, size_t size)
+const char *eg_closest_name(const char *name, const char *const *names, size_t n, char *text, size_t size)
 {
     struct {
         const char *name;

@@ -13,43 +13,14 @@
 
 /* ---------------------------------------------------------------------------------------------- near names */
 
-/* Levenshtein distance of short names; far for long ones. */
-static size_t distance(const char *a, const char *b)
-{
-    enum { LONGEST = 63 };
-    size_t row[LONGEST + 1], n = strlen(b);
-    if (n > LONGEST)
-        return LONGEST;
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 0; a[i]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 1; j <= n; j++) {
-            size_t change = diagonal + (a[i] != b[j - 1]);
-            diagonal = row[j];
-            size_t shorter = row[j] < row[j - 1] ? row[j] : row[j - 1];
-            row[j] = change < shorter + 1 ? change : shorter + 1;
-        }
-    }
-    return row[n];
-}
-
 const char *did_you_mean(const char *name, const char *const *names, char *text, size_t size)
 {
-    const char *best = NULL;
-    size_t nearest = strlen(name) / 3 + 2; /* more changes than that are another word */
-    for (size_t i = 0; names[i]; i++) {
-        size_t d = distance(name, names[i]);
-        if (d < nearest) {
-            nearest = d;
-            best = names[i];
-        }
-    }
-    if (best)
-        snprintf(text, size, ": did you mean '%s'?", best);
-    else
-        text[0] = '\0';
+    char near[128];
+    size_t n = 0;
+    while (names[n])
+        n++;
+    eg_closest_name(name, names, n, near, sizeof near);
+    snprintf(text, size, *near ? ": did you mean %s?" : "%s", near);
     return text;
 }
 

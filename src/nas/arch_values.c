@@ -205,7 +205,7 @@ static void print_keys(eg__buf *buf, const char *const *keys, size_t n, const ch
 {
     for (size_t i = 0; i < n; i++) {
         char closest[200];
-        eg__closest(keys[i], near, n_near, closest, sizeof(closest));
+        eg_closest_name(keys[i], near, n_near, closest, sizeof(closest));
         eg__buf_printf(buf, "%s'%s'", i == 0 ? "" : ", ", keys[i]);
         if (*closest != '\0')
             eg__buf_printf(buf, " (did you mean %s?)", closest);

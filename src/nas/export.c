@@ -183,7 +183,7 @@ char *eg_search_space_text(eg_module *model)
     if (model == NULL)
         return eg__null(__func__, "model");
     eg__mutables mutables;
-    if (eg__mutables_find(model, true, &mutables) != EG_OK)
+    if (eg__mutables_find(model, &mutables) != EG_OK)
         return NULL;
     json_t *object = json_object();
     eg_status status = EG_OK;

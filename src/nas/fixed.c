@@ -7,7 +7,6 @@
 #include "nas/internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* In every slot of `parent` that holds `old`, a choice or a candidate of one, `fresh` (or nothing) takes its place. */
 typedef struct change {
@@ -110,15 +109,16 @@ static eg_status plan_fixed(plan *p, const eg_arch *arch)
         const eg_module *m = p->mutables.found[i].module;
         if (!eg__is_choice(m) || replacement(p, m) != NULL)
             continue;
-        p->fixed[i] = json_dumps(json_object_get(eg__arch_json(arch), eg_mutable_key(m)), JSON_ENCODE_ANY);
-        EG_CHECK(p->fixed[i] != NULL, EG_ENOMEM, "out of memory");
+        p->fixed[i] = eg_arch_value(arch, eg_mutable_key(m));
+        if (p->fixed[i] == NULL)
+            return eg_error_last()->code;
     }
     return EG_OK;
 }
 
 static eg_status make_plan(plan *p, eg_module *model, const eg_arch *arch, bool strict)
 {
-    EG_TRY(eg__mutables_find(model, false, &p->mutables));
+    EG_TRY(eg__mutables_find(model, &p->mutables));
     EG_TRY(check_unbound(p));
     p->all = eg_decisions_new();
     if (p->all == NULL)

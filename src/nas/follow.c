@@ -102,8 +102,7 @@ eg_tensor *eg__decision_follow(const eg_decision *decision, const eg_module *cho
                                eg_tensor **mask)
 {
     bool layer = eg_is_a(choice, &eg_layer_choice_class);
-    int reduction =
-        layer ? ((const eg_layer_choice *)choice)->reduction : ((const eg_input_choice *)choice)->reduction;
+    int reduction = layer ? ((const eg_layer_choice *)choice)->reduction : ((const eg_input_choice *)choice)->reduction;
     pass p = {choice, reduction, decision, in, n_in};
     size_t n = eg__choice_size(choice);
     if (decision->n != n) {

@@ -55,9 +55,8 @@ typedef struct eg__mutables {
     eg__found *found; /* every mutable, pre-order */
     size_t n_found, capacity;
 } eg__mutables;
-/** EINVAL: nested choices, one key for choices of different kinds or sizes, and where `check_sources` (a model in which
- *  choices were replaced has none of their keys any more) sources that do not come before. */
-eg_status eg__mutables_find(eg_module *model, bool check_sources, eg__mutables *out);
+/** EINVAL: nested choices, one key for choices of different kinds or sizes, sources that do not come before. */
+eg_status eg__mutables_find(eg_module *model, eg__mutables *out);
 void eg__mutables_free(eg__mutables *mutables, const eg_module *model);
 void eg__tree_free(eg_mutable_node *node, const eg_module *model);
 /** Fills `unique` (large enough) with the first mutable of each key; returns how many. */

@@ -80,7 +80,7 @@ eg_mutator *eg_mutator_attach(const eg_mutator_class *cls, size_t size, const vo
         return NULL;
     }
     eg__mutables mutables;
-    if (check_unbound(cls, model, "") != EG_OK || eg__mutables_find(model, true, &mutables) != EG_OK)
+    if (check_unbound(cls, model, "") != EG_OK || eg__mutables_find(model, &mutables) != EG_OK)
         return NULL;
     eg_mutator *mutator = new_mutator(cls, size, prototype, model);
     if (mutator == NULL || bind(mutator, &mutables) != EG_OK) {

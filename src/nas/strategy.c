@@ -19,6 +19,7 @@ static eg_status fill_options(eg_strategy_options *own, const eg_strategy_option
              own->arch_lr);
     EG_CHECK(own->arch_weight_decay >= 0 && isfinite(own->arch_weight_decay), EG_EINVAL,
              "arch_weight_decay is %g, expected 0 (1e-3) or more", own->arch_weight_decay);
+    EG_CHECK(own->warmup >= 0 && own->warmup <= 1, EG_EINVAL, "warmup is %g, expected 0 to 1", own->warmup);
     EG_CHECK(!isnan(own->grad_clip), EG_EINVAL, "grad_clip is not a number");
     if (own->grad_clip == 0)
         own->grad_clip = GRAD_CLIP;

@@ -33,7 +33,6 @@ void eg__mutables_free(eg__mutables *mutables, const eg_module *model)
 typedef struct parser {
     eg__mutables *out;
     const eg_module *model;
-    bool check_sources;
     eg__ptr_map seen; /* modules: each object once, under its first path */
     eg__map keys;     /* key -> its first mutable */
 } parser;
@@ -70,8 +69,11 @@ static eg_status check_same_key(const parser *p, const eg_module *m, const char 
     return EG_OK;
 }
 
+/* The sources of a choice that is fixed may have given way to one candidate each, which has no key. */
 static eg_status check_sources(const parser *p, const eg_module *m)
 {
+    if (((const eg_input_choice *)m)->fixed != NULL)
+        return EG_OK;
     for (size_t i = 0; i < eg_input_choice_size(m); i++) {
         const char *source = eg_input_choice_source(m, i);
         EG_CHECK(*source == '\0' || eg__map_find(&p->keys, source) != NULL, EG_EINVAL,
@@ -117,7 +119,7 @@ static eg_status parse_mutable(parser *p, const place *at, eg_module *m, const c
         return eg_error_last()->code;
     if (eg__map_find(&p->keys, key) == NULL)
         EG_TRY(eg__map_put(&p->keys, key, m));
-    return p->check_sources && eg_is_a(m, &eg_input_choice_class) ? check_sources(p, m) : EG_OK;
+    return eg_is_a(m, &eg_input_choice_class) ? check_sources(p, m) : EG_OK;
 }
 
 static eg_status parse(parser *p, const place *at, eg_module *m, const char *path)
@@ -151,9 +153,9 @@ static eg_status parse(parser *p, const place *at, eg_module *m, const char *pat
     return EG_OK;
 }
 
-eg_status eg__mutables_find(eg_module *model, bool check_sources, eg__mutables *out)
+eg_status eg__mutables_find(eg_module *model, eg__mutables *out)
 {
-    parser p = {.out = out, .model = model, .check_sources = check_sources};
+    parser p = {.out = out, .model = model};
     *out = (eg__mutables){.tree = eg__calloc(1, sizeof(*out->tree))};
     eg_status status = out->tree != NULL ? parse(&p, &(place){.scope = out->tree, .path = ""}, model, "") : EG_ENOMEM;
     if (status == EG_OK) {

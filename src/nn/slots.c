@@ -236,7 +236,7 @@ static eg_status fail_no_slot(const eg_module *m, bool children, const char *pat
     }
     char *wanted = eg__format("%.*s", (int)len, name);
     if (wanted != NULL)
-        eg__closest(wanted, names, n, near, sizeof(near));
+        eg_closest_name(wanted, names, n, near, sizeof(near));
     free(wanted);
     free(names);
     int lead = before == 0 ? 0 : (int)before - 1;

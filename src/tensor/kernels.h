@@ -18,7 +18,15 @@ typedef struct eg__window { /* of a convolution or pooling, resolved (no zeros f
 } eg__window;
 
 typedef enum eg__unary {
-    EG__RELU, EG__RELU6, EG__LEAKY_RELU, EG__SIGMOID, EG__TANH, EG__GELU, EG__SILU, EG__HARDSWISH, EG__HARDSIGMOID,
+    EG__RELU,
+    EG__RELU6,
+    EG__LEAKY_RELU,
+    EG__SIGMOID,
+    EG__TANH,
+    EG__GELU,
+    EG__SILU,
+    EG__HARDSWISH,
+    EG__HARDSIGMOID,
     EG__AFFINE, /* a * x + b */
     EG__UNARY_COUNT
 } eg__unary;
@@ -49,7 +57,8 @@ typedef struct eg_kernels {
     eg_status (*conv2d)(const eg__window *, const eg_tensor *x, const eg_tensor *w, const eg_tensor *b, eg_tensor *y);
     eg_status (*conv2d_backward_input)(const eg__window *, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx);
     /* dw and db may be NULL */
-    eg_status (*conv2d_backward_weight)(const eg__window *, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw, eg_tensor *db);
+    eg_status (*conv2d_backward_weight)(const eg__window *, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw,
+                                        eg_tensor *db);
 
     /* 2-d: y = op(a) op(b) + bias over rows; any strides, so a transposed view is the transpose; bias may be NULL */
     eg_status (*matmul)(const eg_tensor *a, const eg_tensor *b, const eg_tensor *bias, eg_tensor *y);
@@ -59,19 +68,21 @@ typedef struct eg_kernels {
     eg_status (*batch_norm)(const eg__batch_norm *, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
                             eg_tensor *mean, eg_tensor *var, eg_tensor *y, eg_tensor **workspace);
     /* the same with given mean and var */
-    eg_status (*batch_norm_eval)(const eg__batch_norm *, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
-                                 const eg_tensor *mean, const eg_tensor *var, eg_tensor *y);
-    /* training: statistics are functions of x. y is for relu backends that use it; dgamma, dbeta may be NULL */
-    eg_status (*batch_norm_backward)(const eg__batch_norm *, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
-                                     const eg_tensor *mean, const eg_tensor *var, const eg_tensor *workspace,
-                                     const eg_tensor *dy, eg_tensor *dx, eg_tensor *dgamma, eg_tensor *dbeta);
-    eg_status (*batch_norm_eval_backward)(const eg__batch_norm *, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
-                                          const eg_tensor *mean, const eg_tensor *var, const eg_tensor *dy,
-                                          eg_tensor *dx, eg_tensor *dgamma, eg_tensor *dbeta);
+    eg_status (*batch_norm_eval)(const eg__batch_norm *, const eg_tensor *x, const eg_tensor *gamma,
+                                 const eg_tensor *beta, const eg_tensor *mean, const eg_tensor *var, eg_tensor *y);
+    /* training: statistics are functions of x. workspace: what forward gave; dgamma, dbeta may be NULL */
+    eg_status (*batch_norm_backward)(const eg__batch_norm *, const eg_tensor *x, const eg_tensor *gamma,
+                                     const eg_tensor *beta, const eg_tensor *mean, const eg_tensor *var,
+                                     const eg_tensor *workspace, const eg_tensor *dy, eg_tensor *dx, eg_tensor *dgamma,
+                                     eg_tensor *dbeta);
+    eg_status (*batch_norm_eval_backward)(const eg__batch_norm *, const eg_tensor *x, const eg_tensor *gamma,
+                                          const eg_tensor *beta, const eg_tensor *mean, const eg_tensor *var,
+                                          const eg_tensor *dy, eg_tensor *dx, eg_tensor *dgamma, eg_tensor *dbeta);
 
     /* *workspace as in batch_norm: where the maxima were */
     eg_status (*max_pool2d)(const eg__window *, const eg_tensor *x, eg_tensor *y, eg_tensor **workspace);
-    eg_status (*max_pool2d_backward)(const eg__window *, const eg_tensor *workspace, const eg_tensor *dy, eg_tensor *dx);
+    eg_status (*max_pool2d_backward)(const eg__window *, const eg_tensor *workspace, const eg_tensor *dy,
+                                     eg_tensor *dx);
     eg_status (*avg_pool2d)(const eg__window *, const eg_tensor *x, eg_tensor *y);
     eg_status (*avg_pool2d_backward)(const eg__window *, const eg_tensor *dy, eg_tensor *dx);
     /* output size is y's */
@@ -80,7 +91,8 @@ typedef struct eg_kernels {
 
     /* a, b: slope of leaky relu (a), factor and offset of affine. `saved` is x, or y where eg__unary_saves_output() */
     eg_status (*unary)(eg__unary, double a, double b, const eg_tensor *x, eg_tensor *y);
-    eg_status (*unary_backward)(eg__unary, double a, double b, const eg_tensor *saved, const eg_tensor *dy, eg_tensor *dx);
+    eg_status (*unary_backward)(eg__unary, double a, double b, const eg_tensor *saved, const eg_tensor *dy,
+                                eg_tensor *dx);
 
     /* broadcasting: a and b have y's ndim, sizes equal to y's or 1 (stride 0 is set by the caller for size 1) */
     eg_status (*binary)(eg__binary, const eg_tensor *a, const eg_tensor *b, eg_tensor *y);
@@ -103,14 +115,17 @@ typedef struct eg_kernels {
     eg_status (*fill)(eg_tensor *y, double value);
 
     /* logits (N, C), target int64 (N) or float (N, C); probability (N, C) receives softmax; loss (N) */
-    eg_status (*cross_entropy)(double smoothing, const eg_tensor *logits, const eg_tensor *target, eg_tensor *probability, eg_tensor *loss);
+    eg_status (*cross_entropy)(double smoothing, const eg_tensor *logits, const eg_tensor *target,
+                               eg_tensor *probability, eg_tensor *loss);
     /* dloss (N) */
     eg_status (*cross_entropy_backward)(double smoothing, const eg_tensor *probability, const eg_tensor *target,
                                         const eg_tensor *dloss, eg_tensor *dlogits);
 
-    /* In place; all tensors of one optimizer group at once, dense and of equal strides. buf entries may be NULL where momentum is 0 */
+    /* In place; all tensors of one optimizer group at once, dense and of equal strides. buf entries may be NULL where
+     * momentum is 0 */
     eg_status (*sgd)(const eg__sgd *, size_t n, eg_tensor *const *p, eg_tensor *const *grad, eg_tensor *const *buf);
-    eg_status (*adam)(const eg__adam *, size_t n, eg_tensor *const *p, eg_tensor *const *grad, eg_tensor *const *m, eg_tensor *const *v);
+    eg_status (*adam)(const eg__adam *, size_t n, eg_tensor *const *p, eg_tensor *const *grad, eg_tensor *const *m,
+                      eg_tensor *const *v);
     /* sum of squares over n tensors, in double, in a fixed order; then p *= factor for all */
     eg_status (*norm2)(size_t n, eg_tensor *const *t, double *sum);
     eg_status (*scale)(size_t n, eg_tensor *const *t, double factor);

@@ -249,10 +249,13 @@ static eg_status run_step(eg_search *s, bool first)
     EG_TRY(eg_loader_next(s->train, &train));
     EG_ASSERT(train.size > 0);
     EG_TRY(next_valid(s, first, &valid));
+    size_t size = eg_loader_size(s->train);
+    double epochs_done = (double)s->position.epoch + (double)s->position.batch / (double)size;
+    s->strategy->trained = epochs_done / (double)s->options.epochs;
     eg_status status = s->cls->train_step(s->strategy, &train, s->valid ? &valid : NULL, &result);
     if (status != EG_OK)
         return eg__fail_prefix(status, "epoch %" PRId64 " of %" PRId64 ", step %zu of %zu", s->position.epoch + 1,
-                               s->options.epochs, s->position.batch + 1, eg_loader_size(s->train));
+                               s->options.epochs, s->position.batch + 1, size);
     EG_TRY(eg_meter_group_update(s->meters, "acc1", result.accuracy, train.size));
     EG_TRY(eg_meter_group_update(s->meters, "loss", result.loss, train.size));
     return eg_scheduler_step(s->scheduler);

@@ -106,7 +106,7 @@ static void test_hash(void **state)
 static const char *closest(const char *name, char *text, size_t size)
 {
     static const char *const names[] = {"relu", "relu6", "gelu", "conv2d", "batch_norm", NULL, "max_pool2d"};
-    return eg__closest(name, names, EG_COUNT(names), text, size);
+    return eg_closest_name(name, names, EG_COUNT(names), text, size);
 }
 
 static void test_closest(void **state)

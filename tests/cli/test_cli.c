@@ -111,6 +111,55 @@ static void test_retrain_from_file(void **state)
     json_decref(search), json_decref(retrain);
 }
 
+/* Two retrainings side by side, the second of a control that nothing was trained for. */
+static void test_compare(void **state)
+{
+    (void)state;
+    engraft_fails("compare --run @/found --control @/control", 1, "is no finished retraining");
+    json_t *search = engraft_json(SEARCH "--strategy random --lr 0.05 --out @/cs --json");
+    assert_null(json_object_get(search, "epochs")); /* it trains nothing */
+    json_t *sides[2];
+    sides[0] = engraft_json("retrain --run @/cs --epochs 1 --batch 16 --threads 1 --out @/found --json");
+    sides[1] = engraft_json("retrain --run @/cs --epochs 2 --batch 16 --threads 1 --out @/control --json");
+    json_t *both = engraft_json("compare --run @/found --control @/control --json");
+    const char *const names[] = {"run", "control"}, *const same[] = {"run", "test_accuracy", "params", "macs"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *side = json_object_get(both, names[i]);
+        assert_true(json_equal(json_object_get(side, "arch"), json_object_get(search, "arch")));
+        for (size_t k = 0; k < sizeof same / sizeof *same; k++)
+            if (!json_equal(json_object_get(side, same[k]), json_object_get(sides[i], same[k])))
+                fail_msg("%s of compare and of the retraining %s differ", same[k], names[i]);
+    }
+    outcome o = engraft("compare --run @/found --control @/control");
+    expect_status("compare", &o, 0);
+    const char *const rows[] = {"cell0_op1", "parameters", "MACs", "test accuracy", "/found", "/control"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        expect_part("compare", o.out, rows[i]);
+    outcome_free(o);
+    engraft_fails("compare --run @/found --control @/cs", 1, "params");
+    json_decref(search), json_decref(sides[0]), json_decref(sides[1]), json_decref(both);
+}
+
+/* Numbers in files are as people wrote them. */
+static void test_numbers_in_files(void **state)
+{
+    (void)state;
+    json_decref(engraft_json(SEARCH "--strategy random --lr 0.05 --out @/numbers --json"));
+    char path[TEMPORARY_PATH_SIZE];
+    char *text = slurp(temporary_path(directory, "numbers/run.json", path));
+    expect_part("run.json", text, "\"lr\": 0.05,");
+    free(text);
+    text = slurp(temporary_path(directory, "numbers/result.json", path));
+    json_t *result = json_loads(text, 0, NULL);
+    double seconds = json_number_value(json_object_get(result, "seconds"));
+    char shown[64];
+    snprintf(shown, sizeof shown, "\"seconds\": %.15g", seconds);
+    expect_part("result.json", text, shown);
+    assert_close(seconds * 1000, round(seconds * 1000), 1e-6);
+    json_decref(result);
+    free(text);
+}
+
 static void test_darts(void **state)
 {
     (void)state;
@@ -171,7 +220,7 @@ static void test_lists(void **state)
 static void test_help(void **state)
 {
     (void)state;
-    const char *const commands[] = {"search", "retrain", "eval", "show", "spaces", "strategies"};
+    const char *const commands[] = {"search", "retrain", "eval", "compare", "show", "spaces", "strategies"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char line[64], usage[64];
         snprintf(line, sizeof line, "%s --help", commands[i]);
@@ -233,6 +282,7 @@ static void test_wrong_use(void **state)
         {"retrain --out x --space cells", "--arch FILE"},
         {"retrain --run a --arch b --out x", "exclude each other"},
         {"eval", "option '--run DIR' is missing"},
+        {"compare --run x", "option '--control DIR' is missing"},
         {"show", "either '--space NAME' or '--run DIR'"},
         {"show --space cells --run x", "either"},
         {"spaces --all", "engraft spaces: unknown option '--all'"},
@@ -349,6 +399,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_search_retrain_eval),
         cmocka_unit_test(test_retrain_from_file),
+        cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_numbers_in_files),
         cmocka_unit_test(test_darts),
         cmocka_unit_test(test_text_output),
         cmocka_unit_test(test_show),

@@ -272,6 +272,27 @@ static void a_step_moves_both(void **state)
     end_search(&s);
 }
 
+static void alphas_wait_for_the_warmup(void **state)
+{
+    (void)state;
+    searcher s = start_search(9, 0.01);
+    eg_tensor *alpha = eg_darts_mutator_alpha(s.strategy->mutator, "k"), *weight = eg_module_tensor(s.net, "1.weight");
+    static const double trained[] = {0, 0.499, 0.5, 1};
+    s.strategy->options.warmup = 0.5;
+    for (int i = 0; i < 4; i++) {
+        float a[2][3], w[2][4];
+        assert_ok(eg_tensor_read(alpha, a[0], 3));
+        assert_ok(eg_tensor_read(weight, w[0], 4));
+        s.strategy->trained = trained[i];
+        step(&s);
+        assert_ok(eg_tensor_read(alpha, a[1], 3));
+        assert_ok(eg_tensor_read(weight, w[1], 4));
+        assert_int_equal(memcmp(a[0], a[1], sizeof a[0]) == 0, trained[i] < 0.5);
+        assert_true(memcmp(w[0], w[1], sizeof w[0]) != 0);
+    }
+    end_search(&s);
+}
+
 /* A search that stops, saves, and goes on elsewhere gives the same bits. */
 static void state_resumes(void **state)
 {
@@ -309,15 +330,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(strongest_edges_are_exported),
-        TEST(sources_without_weights_count_as_zero),
-        TEST(any_number_means_all),
-        TEST(minus_infinity_cuts_a_candidate),
-        TEST(alphas_start_small),
-        TEST(gradients_by_hand),
-        TEST(the_better_branch_wins),
-        TEST(a_step_moves_both),
-        TEST(state_resumes),
+        TEST(strongest_edges_are_exported), TEST(sources_without_weights_count_as_zero),
+        TEST(any_number_means_all),         TEST(minus_infinity_cuts_a_candidate),
+        TEST(alphas_start_small),           TEST(gradients_by_hand),
+        TEST(the_better_branch_wins),       TEST(a_step_moves_both),
+        TEST(alphas_wait_for_the_warmup),   TEST(state_resumes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

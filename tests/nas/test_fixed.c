@@ -135,6 +135,9 @@ static void choices_give_way(void **state)
     assert_non_null(strstr(text, "key='merge', fixed='[\"left\", \"\"]')"));
     eg_free(text);
     eg_arch_free(arch);
+    eg_mutator *mutator = eg_random_mutator_new(net); /* the sources of `merge` are gone, its decision is not */
+    assert_made(mutator);
+    eg_mutator_detach(mutator);
     /* and can be decided anew */
     arch = parse_arch("{\"right\": 2, \"merge\": [\"right\", \"\"]}");
     assert_ok(eg_apply_arch(net, arch));
@@ -182,8 +185,7 @@ static void fixed_values_are_checked(void **state)
     eg_context *ctx = *state;
     assert_refused(eg_input_choice(ctx, .n_candidates = 2, .key = "in", .fixed = "[2]"), EG_EINVAL,
                    "'in' is 2, expected");
-    assert_refused(eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k", .fixed = "b"), EG_EFORMAT,
-                   "'k' line 1");
+    assert_refused(eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "k", .fixed = "b"), EG_EFORMAT, "'k' line 1");
     eg_module *in = eg_input_choice(ctx, .n_candidates = 2, .key = "in", .fixed = "[0.5, 0.25]");
     eg_tape *tape = eg_tape_begin(ctx, EG_NO_GRAD);
     assert_tensor(eg_call(in, eg_ones(ctx, EG_SHAPE(1)), eg_full(ctx, EG_SHAPE(1), 4)), 0, 1.5);

@@ -88,6 +88,9 @@ static void starting_is_refused(void **state)
     eg_strategy_options options = {.struct_size = sizeof options, .arch_lr = -1};
     assert_refused(eg_strategy_new(eg_strategy_find("darts"), net, optimizer, NULL, &options), EG_EINVAL,
                    "arch_lr is -1");
+    options = (eg_strategy_options){.struct_size = sizeof options, .warmup = 2};
+    assert_refused(eg_strategy_new(eg_strategy_find("darts"), net, optimizer, NULL, &options), EG_EINVAL,
+                   "warmup is 2, expected 0 to 1");
     eg_module *plain = make_gain(ctx, 1);
     assert_refused(eg_strategy_new(eg_strategy_find("darts"), plain, optimizer, NULL, NULL), EG_EINVAL,
                    "no layer choice");

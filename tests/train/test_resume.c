@@ -270,6 +270,7 @@ static void test_settings_of_searches_are_named(void **state)
         {{.population = 7}, "population 0, not 7"},
         {{.arch_lr = 0.5}, "arch_lr 0.0, not 0.5"},
         {{.arch_weight_decay = 0.5}, "arch_weight_decay 0.0, not 0.5"},
+        {{.warmup = 0.5}, "warmup 0.0, not 0.5"},
         {{.grad_clip = 1}, "grad_clip 5.0, not 1.0"},
         {{.seed = 6}, "strategy_seed \"5\", not \"6\""},
         {{.choice = "random"}, "choice \"\", not \"random\""},

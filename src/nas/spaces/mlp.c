@@ -15,12 +15,12 @@ static eg_module *dense(eg_context *ctx, int64_t width, eg_module *activation)
     return eg_sequential(ctx, EG_MODULES(eg_linear(ctx, width, width), activation));
 }
 
-/* A product of two thin matrices, of a quarter of the parameters or half as many. */
+/* A product of two thin matrices, half the parameters of a whole one. */
 static eg_module *bottleneck(eg_context *ctx, int64_t width)
 {
     int64_t rank = EG_MAX(width / BOTTLENECK, 1);
-    return eg_sequential(ctx, EG_MODULES(eg_linear(ctx, width, rank, .no_bias = true), eg_linear(ctx, rank, width),
-                                         eg_relu(ctx)));
+    return eg_sequential(
+        ctx, EG_MODULES(eg_linear(ctx, width, rank, .no_bias = true), eg_linear(ctx, rank, width), eg_relu(ctx)));
 }
 
 static eg_module *choice(eg_context *ctx, const char *key, int64_t width)
@@ -28,8 +28,8 @@ static eg_module *choice(eg_context *ctx, const char *key, int64_t width)
     return eg_layer_choice(ctx,
                            EG_CHOICES({"relu", dense(ctx, width, eg_relu(ctx))},
                                       {"tanh", dense(ctx, width, eg_tanh(ctx))},
-                                      {"silu", dense(ctx, width, eg_silu(ctx))},
-                                      {"bottleneck", bottleneck(ctx, width)}, {"skip", eg_identity(ctx)}),
+                                      {"silu", dense(ctx, width, eg_silu(ctx))}, {"bottleneck", bottleneck(ctx, width)},
+                                      {"skip", eg_identity(ctx)}),
                            .key = key);
 }
 
@@ -81,8 +81,8 @@ static eg_status add_layers(eg_module *net, const eg_space_options *o, int64_t w
 static eg_module *build(eg_context *ctx, const eg_space_options *o)
 {
     int64_t width = o->channels > 0 ? o->channels : WIDTH, layers = o->layers > 0 ? o->layers : LAYERS;
-    eg_module *net = eg_sequential(
-        ctx, EG_MODULES(eg_flatten(ctx), eg_linear(ctx, eg_shape_numel(o->input), width), eg_relu(ctx)));
+    eg_module *net =
+        eg_sequential(ctx, EG_MODULES(eg_flatten(ctx), eg_linear(ctx, eg_shape_numel(o->input), width), eg_relu(ctx)));
     if (net != NULL && add_layers(net, o, width, layers) == EG_OK)
         return net;
     eg_module_release(net);

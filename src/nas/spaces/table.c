@@ -26,7 +26,7 @@ const eg_space *eg_space_find(const char *name)
             return spaces[n];
     }
     char near[200];
-    eg__closest(name, names, n, near, sizeof(near));
+    eg_closest_name(name, names, n, near, sizeof(near));
     eg_fail(EG_ENOENT, *near != '\0' ? "there is no space '%s', did you mean %s?" : "there is no space '%s'%s", name,
             near);
     return NULL;

@@ -2,7 +2,8 @@
  * nas/strategies/darts.c - weights and architecture by gradients, in turn: first-order DARTS.
  *
  * Liu, Simonyan, Yang: DARTS: differentiable architecture search, ICLR 2019. A step moves the architecture's weights
- * down the validation loss, then the network's weights down the training loss.
+ * down the validation loss, then the network's weights down the training loss. During the warmup only the latter, so
+ * that layers with weights are not judged by what they give before they have learned anything.
  */
 #include "nas/internal.h"
 
@@ -96,7 +97,7 @@ static eg_status arch_step(darts_strategy *darts, const eg_batch *valid)
 static eg_status train_step(eg_strategy *self, const eg_batch *train, const eg_batch *valid, eg_step_result *result)
 {
     darts_strategy *darts = (darts_strategy *)self;
-    eg_status status = arch_step(darts, valid);
+    eg_status status = self->trained >= self->options.warmup ? arch_step(darts, valid) : EG_OK;
     eg_status back = differentiate(darts, true); /* also after a failure: the model is the user's */
     EG_TRY(status);
     EG_TRY(back);

@@ -25,7 +25,7 @@ const eg_strategy_class *eg_strategy_find(const char *name)
             return strategies[n];
     }
     char near[200];
-    eg__closest(name, names, n, near, sizeof(near));
+    eg_closest_name(name, names, n, near, sizeof(near));
     eg_fail(EG_ENOENT, *near != '\0' ? "there is no strategy '%s', did you mean %s?" : "there is no strategy '%s'%s",
             name, near);
     return NULL;
