@@ -24,6 +24,7 @@ EG_API void eg_meter_update(eg_meter *meter, double value, uint64_t n);
 typedef struct eg_meter_group eg_meter_group;
 /** An empty group; NULL on ENOMEM. */
 EG_API eg_meter_group *eg_meter_group_new(void);
+/** Frees it with its meters. NULL is allowed. */
 EG_API void eg_meter_group_free(eg_meter_group *group);
 /** Counts `value` with weight n (the batch size). */
 EG_API eg_status eg_meter_group_update(eg_meter_group *group, const char *name, double value, uint64_t n);

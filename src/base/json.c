@@ -40,7 +40,8 @@ static int append(const char *data, size_t size, void *payload)
 
 /* ---- the fewest digits that read back as the same number: jansson writes all numbers of a text with as many ---- */
 
-/* Writes a real number of `n` characters anew, or as it is where the locale's decimal point is more than a character. */
+/* Writes a real number of `n` characters anew, or as it is where the locale's decimal point is more than a character.
+ */
 static void append_real(eg__buf *out, const char *number, size_t n)
 {
     char text[64], zero[16];

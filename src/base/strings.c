@@ -79,7 +79,7 @@ const char *eg_closest_name(const char *name, const char *const *names, size_t n
         const char *name;
         size_t distance;
     } best[MAX_HINTS + 1];
-    size_t found = 0, length = strlen(name);
+    size_t found = 0, length = name ? strlen(name) : MAX_NAME + 1;
     if (size > 0)
         text[0] = '\0';
     if (length > MAX_NAME)

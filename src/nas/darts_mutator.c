@@ -217,8 +217,9 @@ static eg_status find_alpha(const struct eg_darts_choice *choice, const char *pr
         status = eg_fail(EG_EDTYPE, "'%s' is %s, expected %s", name, eg_dtype_name(t->dtype),
                          eg_dtype_name(choice->alpha->dtype));
     else if (!eg_shape_equal(t->shape, choice->alpha->shape))
-        status = eg_fail(EG_ESHAPE, "'%s' has shape %s, expected %s", name, eg_shape_format(t->shape, have, sizeof(have)),
-                         eg_shape_format(choice->alpha->shape, want, sizeof(want)));
+        status =
+            eg_fail(EG_ESHAPE, "'%s' has shape %s, expected %s", name, eg_shape_format(t->shape, have, sizeof(have)),
+                    eg_shape_format(choice->alpha->shape, want, sizeof(want)));
     eg_free(name);
     return status;
 }

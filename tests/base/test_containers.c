@@ -119,6 +119,7 @@ static void test_closest(void **state)
     assert_string_equal(closest("batchnorm", text, sizeof text), "'batch_norm'");
     assert_string_equal(closest("attention", text, sizeof text), "");
     assert_string_equal(closest("x", text, sizeof text), "");
+    assert_string_equal(closest(NULL, text, sizeof text), "");
     assert_string_equal(closest("conv2", text, 4), "'co");
     char longest[200];
     memset(longest, 'a', sizeof longest - 1);

@@ -5,6 +5,7 @@
 
 #include "base/internal.h"
 
+#include <locale.h>
 #include <sys/stat.h>
 
 static int setup(void **state)
@@ -121,6 +122,36 @@ static void test_make_directory(void **state)
     assert_fails(eg__make_directory(""), EG_EINVAL, "empty");
 }
 
+/* Real numbers in the fewest digits that read back, in texts that are left alone, in any locale. */
+static void expect_numbers(void)
+{
+    const double numbers[] = {0.1, 0.025, 1.0 / 3, 2, -0.0, 1e22, 5e-4, 1e-300, 5e-324, 123456789012345678.0, 0.1 + 0.2};
+    json_t *list = json_array();
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        json_array_append_new(list, json_real(numbers[i]));
+    json_t *json = json_pack("{s:o, s:i, s:s}", "n", list, "whole", 12, "text", "a\\ \"0.10000000000000001\" 1,5");
+    char *text = eg__json_text(json);
+    assert_string_equal(text, "{\n  \"n\": [\n    0.1,\n    0.025,\n    0.3333333333333333,\n    2.0,\n    -0.0,\n    1e+22,\n"
+                              "    0.0005,\n    1e-300,\n    4.94065645841247e-324,\n    1.2345678901234568e+17,\n"
+                              "    0.30000000000000004\n  ],\n"
+                              "  \"text\": \"a\\\\ \\\"0.10000000000000001\\\" 1,5\",\n  \"whole\": 12\n}\n");
+    json_t *again = json_loads(text, 0, NULL);
+    assert_true(json_equal(json, again));
+    eg_free(text);
+    json_decref(again);
+    json_decref(json);
+}
+
+static void test_json_numbers(void **state)
+{
+    (void)state;
+    expect_numbers();
+    if (setlocale(LC_NUMERIC, "de_DE.UTF-8")) {
+        expect_numbers();
+        setlocale(LC_NUMERIC, "C");
+    }
+}
+
 static void test_json(void **state)
 {
     char path[TEMPORARY_PATH_SIZE];
@@ -164,6 +195,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_devices_are_written_not_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(test_make_directory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_json, setup, teardown),
+        cmocka_unit_test(test_json_numbers),
         cmocka_unit_test(test_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

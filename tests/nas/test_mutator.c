@@ -461,8 +461,7 @@ static void architectures_are_kept(void **state)
     eg_arch *loaded = eg_arch_load(path);
     assert_true(eg_arch_equal(arch, loaded));
     char *text = eg_arch_text(loaded);
-    assert_string_equal(text,
-                        "{\n  \"a\": \"x\",\n  \"b\": [],\n  \"c\": [\n    0.1,\n    2.0\n  ]\n}\n");
+    assert_string_equal(text, "{\n  \"a\": \"x\",\n  \"b\": [],\n  \"c\": [\n    0.1,\n    2.0\n  ]\n}\n");
     eg_free(text);
     assert_ok(eg_arch_set(loaded, "aa", "3"));
     assert_string_equal(eg_arch_key(loaded, 1), "aa");

@@ -245,9 +245,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(evolution_finds_the_best),  TEST(the_seed_decides),
-        TEST(a_small_space_ends),        TEST(canceling_stops),
-        TEST(bad_options_are_refused),   TEST(idle_branches_do_not_move),
+        TEST(evolution_finds_the_best),  TEST(the_seed_decides),        TEST(a_small_space_ends),
+        TEST(canceling_stops),           TEST(bad_options_are_refused), TEST(idle_branches_do_not_move),
         TEST(unused_layers_are_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

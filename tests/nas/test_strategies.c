@@ -107,13 +107,30 @@ static void starting_is_refused(void **state)
     eg_context_free(ctx);
 }
 
+static void options_are_copied(void **state)
+{
+    (void)state;
+    eg_context *ctx = eg_context_new(.threads = 1);
+    eg_module *net = eg_new(pick, ctx, false);
+    eg_optimizer *optimizer = eg_sgd(net, .lr = 0.1);
+    char choice[] = "random";
+    eg_strategy_options options = {.struct_size = sizeof options, .choice = choice};
+    eg_strategy *strategy = eg_strategy_new(eg_strategy_find("spos"), net, optimizer, NULL, &options);
+    assert_made(strategy);
+    choice[0] = '?';
+    assert_string_equal(strategy->options.choice, "random");
+    eg_strategy_free(strategy);
+    eg_optimizer_free(optimizer);
+    eg_module_release(net);
+    eg_context_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strategies_have_names),
-        cmocka_unit_test(random_is_uniform_by_seed),
-        cmocka_unit_test(random_is_applied),
-        cmocka_unit_test(starting_is_refused),
+        cmocka_unit_test(strategies_have_names), cmocka_unit_test(random_is_uniform_by_seed),
+        cmocka_unit_test(random_is_applied),     cmocka_unit_test(starting_is_refused),
+        cmocka_unit_test(options_are_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

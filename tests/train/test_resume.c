@@ -1,4 +1,5 @@
-/* What a checkpoint must share with what goes on from it, what it holds of mutators, and failures that change nothing. */
+/* What a checkpoint must share with what goes on from it, what it holds of mutators, and failures that change nothing.
+ */
 #include "train_support.h"
 
 /* Everything that decides about the bits of a training of the toy supernet. */
@@ -266,14 +267,10 @@ static void test_settings_of_searches_are_named(void **state)
         eg_strategy_options options;
         const char *part;
     } cases[] = {
-        {{.evaluations = 7}, "evaluations 0, not 7"},
-        {{.population = 7}, "population 0, not 7"},
-        {{.arch_lr = 0.5}, "arch_lr 0.0, not 0.5"},
-        {{.arch_weight_decay = 0.5}, "arch_weight_decay 0.0, not 0.5"},
-        {{.warmup = 0.5}, "warmup 0.0, not 0.5"},
-        {{.grad_clip = 1}, "grad_clip 5.0, not 1.0"},
-        {{.seed = 6}, "strategy_seed \"5\", not \"6\""},
-        {{.choice = "random"}, "choice \"\", not \"random\""},
+        {{.evaluations = 7}, "evaluations 0, not 7"},    {{.population = 7}, "population 0, not 7"},
+        {{.arch_lr = 0.5}, "arch_lr 0.0, not 0.5"},      {{.arch_weight_decay = 0.5}, "arch_weight_decay 0.0, not 0.5"},
+        {{.warmup = 0.5}, "warmup 0.0, not 0.5"},        {{.grad_clip = 1}, "grad_clip 5.0, not 1.0"},
+        {{.seed = 6}, "strategy_seed \"5\", not \"6\""}, {{.choice = "random"}, "choice \"\", not \"random\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_fails(search(run, 1, cases[i].options, 0.025, 0.5), EG_EINVAL, cases[i].part);
@@ -287,12 +284,9 @@ static void test_settings_of_searches_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settings_are_named),
-        cmocka_unit_test(test_mutators_go_on),
-        cmocka_unit_test(test_canceled_trainers_go_on),
-        cmocka_unit_test(test_restore_is_all_or_nothing),
-        cmocka_unit_test(test_seconds_add_up),
-        cmocka_unit_test(test_settings_of_searches_are_named),
+        cmocka_unit_test(test_settings_are_named),      cmocka_unit_test(test_mutators_go_on),
+        cmocka_unit_test(test_canceled_trainers_go_on), cmocka_unit_test(test_restore_is_all_or_nothing),
+        cmocka_unit_test(test_seconds_add_up),          cmocka_unit_test(test_settings_of_searches_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
