@@ -10,7 +10,7 @@ cat include/engraft/*.h include/engraft/sys/*.h | tr '\n' ' ' | sed 's|/\*[^*]*\
            if (text ~ /^extern/) { sub(/^extern/, "", text); gsub(/const|eg_class |eg_mutator_class |eg_tensor |\*/, " ", text); n = split(text, names, /[ ,]+/)
                for (i = 1; i <= n; i++) if (names[i] ~ /^eg_/) print names[i] }
            else { sub(/\(.*/, "", text); n = split(text, words, /[ *]+/); print words[n] } }' | sort -u >"$work/declared"
-nm -D --defined-only "$2" | awk '{ print $3 }' | sed 's/@.*//' | sort -u >"$work/exported"
+nm -D --defined-only "$2" | awk '{ print $3 }' | sed 's/@.*//' | grep -vE '^_*(odr_asan|asan|ubsan|sanitizer|lsan|tsan)' | sort -u >"$work/exported"
 if diff "$work/declared" "$work/exported" >"$work/diff"; then
     echo "exports: ok ($(wc -l <"$work/declared") names)"
 else
