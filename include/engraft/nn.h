@@ -193,9 +193,11 @@ EG_API eg_module *eg_module_child_at(const eg_module *m, size_t i, const char **
 /** By dotted path ("layers.0.conv"); "" is m itself. NULL and ENOENT (naming the closest) when there is none. Lent. */
 EG_API eg_module *eg_module_find(eg_module *m, const char *path);
 /** Puts `child` (taken over, also on failure) in the place of the child of that name, in every slot of m that holds the
- *  same module; NULL empties the slot: check what a constructor gave before. ENOENT, EINVAL for a child that contains
- *  m. */
+ *  same module. NULL: the failure that made it, or EINVAL, and nothing changes. ENOENT, EINVAL for a child that
+ *  contains m. */
 EG_API eg_status eg_module_set_child(eg_module *m, const char *name, eg_module *child);
+/** Empties the slot, and every slot of m that holds the same module: it stays, holding NULL. ENOENT. */
+EG_API eg_status eg_module_empty_child(eg_module *m, const char *name);
 /** Removes the slot of that name with what it holds. ENOENT. */
 EG_API eg_status eg_module_remove_child(eg_module *m, const char *name);
 /** Tensor of a parameter or buffer by dotted path; eg_none for an absent one. NULL and ENOENT when there is none.

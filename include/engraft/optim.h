@@ -102,8 +102,10 @@ EG_API eg_scheduler *eg_multi_step_lr(eg_optimizer *optimizer, const int64_t *mi
 /** From the initial lr to eta_min over t_max steps along a half cosine (stays at eta_min after). Loshchilov and Hutter
  *  2017. */
 EG_API eg_scheduler *eg_cosine_lr(eg_optimizer *optimizer, int64_t t_max, double eta_min);
+/** The initial lr, always: what follows a warm-up when nothing else should. */
+EG_API eg_scheduler *eg_constant_lr(eg_optimizer *optimizer);
 /** From start_factor (0 .. 1) to 1 over warmup steps, then `after` (of the same optimizer; taken over, also on failure;
- *  its t starts at 0 there), or constant when NULL. */
+ *  its t starts at 0 there; NULL: the failure that made it, or EINVAL). */
 EG_API eg_scheduler *eg_linear_warmup_lr(eg_optimizer *optimizer, int64_t warmup, double start_factor,
                                          eg_scheduler *after);
 /** Smith's 1-cycle with cosine annealing, torch's defaults: up from max_lr / div_factor (0 = 25) over pct_start (0 =

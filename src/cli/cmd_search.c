@@ -9,7 +9,7 @@
 typedef struct search_args {
     const char *space, *data, *strategy, *out, *choice;
     int64_t epochs, batch, subset, seed, threads, workers, channels, layers, evaluations;
-    double lr, checkpoint_seconds;
+    double lr, arch_lr, warmup, checkpoint_seconds;
     bool resume, json;
 } search_args;
 
@@ -30,6 +30,10 @@ static const option_spec options[] = {
         .shown = "all"),
     ROW(REAL, lr, "lr", "X", "learning rate of the weights at the start", .flags = OPTION_RECORDED, .above_min = true,
         .initial = "0.025"),
+    ROW(REAL, arch_lr, "arch-lr", "X", "learning rate of the architecture's weights (darts)", .flags = OPTION_RECORDED,
+        .initial = "0", .shown = "the strategy's own"),
+    ROW(REAL, warmup, "warmup", "X", "share of training before they are moved (darts)", .flags = OPTION_RECORDED,
+        .max = 1, .initial = "0"),
     ROW(INT, seed, "seed", "S", "seed of everything random", .flags = OPTION_RECORDED, .initial = "0"),
     ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_RECORDED, .max = 4096,
         .initial = "0", .shown = "the space's own"),
@@ -62,7 +66,11 @@ static eg_search *make_search(eg_context *ctx, const search_args *a, eg_dataset 
     eg_search *search =
         eg_search_new(ctx, model, data, .strategy = a->strategy, .epochs = a->epochs, .batch_size = (size_t)a->batch,
                       .workers = (int)a->workers, .lr = a->lr, .seed = (uint64_t)a->seed, .run = a->out,
-                      .resume = a->resume, .strategy_options = {.evaluations = a->evaluations, .choice = a->choice},
+                      .resume = a->resume,
+                      .strategy_options = {.evaluations = a->evaluations,
+                                           .choice = a->choice,
+                                           .arch_lr = a->arch_lr,
+                                           .warmup = a->warmup},
                       .checkpoint_seconds = a->checkpoint_seconds, .progress = progress_show, .progress_payload = p);
     eg_module_release(model);
     return search;

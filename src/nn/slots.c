@@ -306,7 +306,8 @@ static eg_status check_replacement(eg_module *m, const char *name, eg_module *ch
     return name_child(child, name);
 }
 
-eg_status eg_module_set_child(eg_module *m, const char *name, eg_module *child)
+/* Takes `child` over; NULL empties. */
+static eg_status replace_child(eg_module *m, const char *name, eg_module *child)
 {
     eg_status status = check_replacement(m, name, child);
     if (status == EG_OK) {
@@ -324,6 +325,20 @@ eg_status eg_module_set_child(eg_module *m, const char *name, eg_module *child)
     }
     eg_module_release(child);
     return status;
+}
+
+eg_status eg_module_set_child(eg_module *m, const char *name, eg_module *child)
+{
+    if (!child) {
+        eg__null(__func__, "child");
+        return eg_error_last()->code;
+    }
+    return replace_child(m, name, child);
+}
+
+eg_status eg_module_empty_child(eg_module *m, const char *name)
+{
+    return replace_child(m, name, NULL);
 }
 
 eg_status eg_module_remove_child(eg_module *m, const char *name)

@@ -134,6 +134,22 @@ eg_scheduler *eg_cosine_lr(eg_optimizer *optimizer, int64_t t_max, double eta_mi
     return started(&self->base);
 }
 
+/* ---- constant ---- */
+
+static eg__rate constant_rate(const eg_scheduler *scheduler, int64_t t)
+{
+    (void)scheduler, (void)t;
+    return (eg__rate){.slope = 1};
+}
+
+static const eg__schedule_kind constant_kind = {.name = "constant_lr", .rate = constant_rate};
+
+eg_scheduler *eg_constant_lr(eg_optimizer *optimizer)
+{
+    eg_scheduler *self = eg__scheduler_new(&constant_kind, sizeof *self, optimizer);
+    return self ? started(self) : NULL;
+}
+
 /* ---- warmup, then another ---- */
 
 typedef struct warmup_lr {
@@ -148,7 +164,7 @@ static eg__rate warmup_rate(const eg_scheduler *scheduler, int64_t t)
     const warmup_lr *self = (const warmup_lr *)scheduler;
     if (t < self->warmup)
         return (eg__rate){.slope = self->start + (1 - self->start) * (double)t / (double)self->warmup};
-    return self->after ? self->after->kind->rate(self->after, t - self->warmup) : (eg__rate){.slope = 1};
+    return self->after->kind->rate(self->after, t - self->warmup);
 }
 
 static void warmup_finalize(eg_scheduler *scheduler)
@@ -162,10 +178,12 @@ static const eg__schedule_kind warmup_kind = {
 eg_scheduler *eg_linear_warmup_lr(eg_optimizer *optimizer, int64_t warmup, double start_factor, eg_scheduler *after)
 {
     warmup_lr *self = NULL;
-    if (warmup < 0 || !(start_factor >= 0 && start_factor <= 1))
+    if (!after)
+        eg__null(__func__, "the schedule that follows");
+    else if (warmup < 0 || !(start_factor >= 0 && start_factor <= 1))
         eg_fail(EG_EINVAL, "linear_warmup_lr: %lld steps from factor %g, expected at least 0 and 0 .. 1",
                 (long long)warmup, start_factor);
-    else if (after && after->optimizer != optimizer)
+    else if (after->optimizer != optimizer)
         eg_fail(EG_EINVAL, "linear_warmup_lr: the schedule that follows is of another optimizer");
     else
         self = (warmup_lr *)eg__scheduler_new(&warmup_kind, sizeof *self, optimizer);

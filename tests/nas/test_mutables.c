@@ -63,7 +63,7 @@ static void a_layer_choice_lists_its_candidates(void **state)
     assert_ok(eg_module_remove_child(m, "b"));
     assert_int_equal(eg_layer_choice_size(m), 2);
     assert_string_equal(eg_layer_choice_name(m, 1), "c");
-    assert_ok(eg_module_set_child(m, "c", NULL));
+    assert_ok(eg_module_empty_child(m, "c"));
     assert_null(eg_layer_choice_at(m, 1));
     assert_refused(eg_layer_choice_at(m, 2), EG_EINVAL, "candidate 2, expected 0 to 1");
     assert_refused(eg_layer_choice_name(NULL, 0), EG_EINVAL, "layer choice");

@@ -280,7 +280,7 @@ static void forward_is_refused(void **state)
     decide(mutator, BOOLS, (const double[]){1, 0}, 2);
     assert_refused(eg_call(m, x), EG_EINVAL, "the decision has 2 entries, expected 3");
     decide(mutator, BOOLS, (const double[]){1, 1, 0}, 3);
-    assert_ok(eg_module_set_child(m, "b", NULL));
+    assert_ok(eg_module_empty_child(m, "b"));
     assert_refused(eg_call(m, x), EG_EINVAL, "candidate 'b' is chosen, but was removed");
     assert_fails(eg_decisions_set_weights(mutator->current, "k", (const double[]){NAN}, 1), EG_EINVAL,
                  "not a finite number");

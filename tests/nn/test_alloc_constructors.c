@@ -423,7 +423,7 @@ static eg_status with_scheduler(world *w, eg_scheduler *(*make)(eg_optimizer *op
 SCHEDULE(step_lr, eg_step_lr(optimizer, 2, 0.5))
 SCHEDULE(multi_step_lr, eg_multi_step_lr(optimizer, (const int64_t[]){1, 2}, 2, 0.5))
 SCHEDULE(cosine_lr, eg_cosine_lr(optimizer, 10, 0))
-SCHEDULE(warmup_lr, eg_linear_warmup_lr(optimizer, 2, 0.1, NULL))
+SCHEDULE(constant_lr, eg_constant_lr(optimizer))
 SCHEDULE(one_cycle_lr, eg_one_cycle_lr(optimizer, 0.1, 10, 0, 0, 0))
 
 static eg_scheduler *make_warmup_after(eg_optimizer *optimizer)
@@ -604,8 +604,8 @@ static const alloc_row rows[] = {
     {"eg_step_lr", step_lr, false},
     {"eg_multi_step_lr", multi_step_lr, false},
     {"eg_cosine_lr", cosine_lr, false},
-    {"eg_linear_warmup_lr", warmup_lr, false},
-    {"eg_linear_warmup_lr (then another)", warmup_after, false},
+    {"eg_constant_lr", constant_lr, false},
+    {"eg_linear_warmup_lr", warmup_after, false},
     {"eg_one_cycle_lr", one_cycle_lr, false},
     {"eg_dataset_open_with (csv)", open_csv, false},
     {"eg_dataset_open_with (idx)", open_idx, false},

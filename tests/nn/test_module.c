@@ -310,7 +310,7 @@ static void set_child_updates_every_slot_of_the_module(void **state)
     assert_ptr_equal(eg_module_find(m, "shortcut"), relu);
     eg_module_release(old);
 
-    assert_int_equal(eg_module_set_child(m, "norm", NULL), EG_OK);
+    assert_int_equal(eg_module_empty_child(m, "norm"), EG_OK);
     assert_null(b->norm);
     const char *name = NULL;
     assert_null(eg_module_child_at(m, 2, &name));
@@ -321,6 +321,9 @@ static void set_child_updates_every_slot_of_the_module(void **state)
     assert_int_equal(eg_module_set_child(m, "norm", eg_identity(ctx)), EG_OK);
     assert_non_null(b->norm);
 
+    assert_int_equal(eg_module_set_child(m, "norm", NULL), EG_EINVAL); /* a constructor that failed empties nothing */
+    assert_message("child is NULL");
+    assert_non_null(eg_module_find(m, "norm"));
     assert_int_equal(eg_module_set_child(m, "nrm", eg_conv2d(ctx, 1, 1, 1)), EG_ENOENT);
     assert_message("block has no child 'nrm' (did you mean 'norm'");
     assert_int_equal(eg_module_set_child(m, "op", eg_module_retain(relu)), EG_OK); /* the same one again */

@@ -42,7 +42,7 @@ static eg_scheduler *make_schedule(eg_optimizer *o, const json_t *v)
     if (strcmp(kind, "cosine") == 0)
         return eg_cosine_lr(o, first, argument(v, 1));
     if (strcmp(kind, "warmup") == 0)
-        return eg_linear_warmup_lr(o, first, argument(v, 1), NULL);
+        return eg_linear_warmup_lr(o, first, argument(v, 1), eg_constant_lr(o));
     if (strcmp(kind, "warmup_step") == 0)
         return eg_linear_warmup_lr(o, first, argument(v, 1), eg_step_lr(o, (int64_t)argument(v, 2), argument(v, 3)));
     if (strcmp(kind, "warmup_cosine") == 0)
