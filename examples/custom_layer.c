@@ -33,8 +33,9 @@ static eg_tensor *squeeze_excite_forward(eg_module *self, eg_tensor *const *in, 
 }
 
 static EG_CLASS(squeeze_excite, .build = squeeze_excite_build, .forward = squeeze_excite_forward,
-                .fields = EG_FIELDS(EG_INT(squeeze_excite, channels, .min = 1, .help = "channels in and out"),
-                                    EG_INT(squeeze_excite, squeeze, .min = 1, .def = 4, .help = "reduction inside")));
+                .fields = EG_FIELDS(EG_INT(squeeze_excite, channels, EG_AT_LEAST(1), .help = "channels in and out"),
+                                    EG_INT(squeeze_excite, squeeze, EG_AT_LEAST(1), .def = 4,
+                                           .help = "reduction inside")));
 
 /* ---- its use ---- */
 

@@ -64,7 +64,7 @@ typedef enum eg_status { EG_STATUS_LIST(EG_STATUS_ENUM) EG_STATUS_COUNT } eg_sta
 typedef struct eg_error {
     eg_status code;
     const char *message; /**< one sentence: what was wrong with which thing, and what was expected */
-    const char *where;   /**< name of the function that failed */
+    const char *where;   /**< the function inside the library, which may be an internal one: for bug reports */
 } eg_error;
 
 /** The word for a status, such as "shape mismatch". Never NULL, also for numbers that are no status. */
@@ -130,7 +130,14 @@ typedef struct eg_context_options {
  *
  *  Threads are OpenMP's and start with the first large operation. The system may allow fewer than are asked for here
  *  (`ulimit -u`, a container's limit of processes), which cannot be found out beforehand; the OpenMP run-time then ends
- *  the process with a message of its own. Ask for no more threads than there are processors. */
+ *  the process with a message of its own. Ask for no more threads than there are processors.
+ *
+ *  Between operations OpenMP's threads spin: they wait for work in a loop that keeps a processor busy. That is fast on
+ *  an idle machine, and slow on one that has other work, or several such programs, since threads that wait then take
+ *  the time of those that work: a training on two busy cores took 34.6 s so, and 8.3 s with threads that sleep. On such
+ *  machines set OMP_WAIT_POLICY=passive in the environment of the program. It has to be there before the process
+ *  starts, since the run-time reads it while it is loaded; so the library cannot do it, and the program `engraft`
+ *  starts itself anew with it. */
 #define eg_context_new(...)                                                                                            \
     eg_context_new_with(&(eg_context_options){.struct_size = sizeof(eg_context_options), __VA_ARGS__})
 /** The same from a struct, whose struct_size must be set. NULL options: all defaults. */

@@ -41,6 +41,8 @@ typedef struct eg_dataset_options {
     eg_dataset_open_with(&(eg_dataset_options){.struct_size = sizeof(eg_dataset_options), .ctx = __VA_ARGS__})
 /** The same from a struct, whose struct_size must be set (else EINVAL). */
 EG_API eg_dataset *eg_dataset_open_with(const eg_dataset_options *options);
+/** Whether a spec has one of these forms; no file is looked at. EINVAL, saying what was expected. */
+EG_API eg_status eg_dataset_check_spec(const char *spec);
 /** n samples of `shape` (1 to 3 dimensions; images C, H, W) from memory, copied. EINVAL for a label outside 0 ..
  *  classes-1. */
 EG_API eg_dataset *eg_dataset_from_arrays(eg_context *ctx, const float *data, eg_shape shape, const int64_t *labels,

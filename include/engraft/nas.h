@@ -1,4 +1,4 @@
-/*
+/** @file
  * engraft/nas.h - neural architecture search: open choices in a model, and what decides them.
  *
  * Mutables (layer_choice, input_choice, mutable_scope) mark what is open. A mutator walks a model, binds itself to its
@@ -16,7 +16,9 @@
 extern "C" {
 #endif
 
+/** Walks a model and decides its choices. */
 typedef struct eg_mutator eg_mutator;
+/** What was decided, by key. */
 typedef struct eg_decisions eg_decisions;
 
 /* ---------------------------------------------------------------------------------------------- mutables */
@@ -29,9 +31,9 @@ typedef enum eg_choice_reduction {
     EG_CHOICE_NONE
 } eg_choice_reduction;
 
-/* A mutable is a module whose class descends from eg_mutable_class and has a text field `key`. Mutables with the same
- * key share their decision. */
-EG_API extern const eg_class eg_mutable_class; /* abstract */
+/** Abstract. A mutable is a module whose class descends from eg_mutable_class and has a text field `key`. Mutables with
+ *  the same key share their decision. */
+EG_API extern const eg_class eg_mutable_class;
 /** Lent, as long as the mutable lives. Without one given, "<Class><n>" with n counted by the context, such as
  *  "LayerChoice1". NULL and EINVAL for a module that is no mutable. */
 EG_API const char *eg_mutable_key(const eg_module *m);
@@ -51,15 +53,15 @@ EG_API void eg_context_reset_keys(eg_context *ctx);
  *  (`fixed` is no JSON). Its forward fails with EINVAL while there is neither a mutator nor `fixed`. */
 typedef struct eg_layer_choice {
     eg_module base;
-    eg_module *const *modules; /* the lists are read while it is built and NULL after */
+    eg_module *const *modules; /**< the lists are read while it is built and NULL after */
     size_t n_modules;
     const eg_named_module *named;
     size_t n_named;
     const char *key;
-    int reduction;           /* eg_choice_reduction */
-    bool return_mask;        /* forward returns the tuple (output, mask) */
-    const char *fixed;       /* followed while no mutator is attached: a value as in an architecture, "[0, 2]" */
-    eg_decisions *decisions; /* internal */
+    int reduction;           /**< eg_choice_reduction */
+    bool return_mask;        /**< forward returns the tuple (output, mask) */
+    const char *fixed;       /**< followed while no mutator is attached: a value as in an architecture, "[0, 2]" */
+    eg_decisions *decisions; /**< internal */
 } eg_layer_choice;
 EG_API extern const eg_class eg_layer_choice_class;
 #define EG_CHOICES(...) EG_NAMED(__VA_ARGS__)
@@ -71,14 +73,14 @@ EG_API extern const eg_class eg_layer_choice_class;
  *  `fixed`. Its forward fails as that of a layer choice does, and for another number of inputs. */
 typedef struct eg_input_choice {
     eg_module base;
-    int64_t n_candidates;           /* 0 = the number in choose_from */
-    const char *const *choose_from; /* NULL-ended list of keys that appear before, or EG_NO_KEY; copied */
-    eg_opt_f64 n_chosen;            /* recommended number, 0 .. n_candidates: EG_N(1); unset = any */
+    int64_t n_candidates;           /**< 0 = the number in choose_from */
+    const char *const *choose_from; /**< NULL-ended list of keys that appear before, or EG_NO_KEY; copied */
+    eg_opt_f64 n_chosen;            /**< recommended number, 0 .. n_candidates: EG_N(1); unset = any */
     const char *key;
     int reduction;
     bool return_mask;
-    const char *fixed;       /* as in a layer choice */
-    eg_decisions *decisions; /* internal */
+    const char *fixed;       /**< as in a layer choice */
+    eg_decisions *decisions; /**< internal */
 } eg_input_choice;
 EG_API extern const eg_class eg_input_choice_class;
 #define EG_NO_KEY ""
@@ -112,7 +114,9 @@ EG_API int64_t eg_input_choice_n_chosen(const eg_module *choice);
 
 /* ---------------------------------------------------------------------------------------------- architectures */
 
-/** Decisions by key. What export gives and a file holds: a name, an index, a list of either, or a list of weights. */
+/** Decisions by key. What export gives and a file holds: a name, an index, a list of either, or a list of weights. An
+ *  input choice names the key that an input comes from, and "" for an input without one: a choice whether to take one
+ *  such input (a shortcut) is "" when it is taken. [] is "none of them". */
 typedef struct eg_arch eg_arch;
 /** An empty one, for eg_arch_free(); so are all that functions return. NULL: ENOMEM. */
 EG_API eg_arch *eg_arch_new(void);
@@ -146,35 +150,39 @@ EG_API bool eg_arch_equal(const eg_arch *a, const eg_arch *b);
 /** What a mutator has decided for one key: a 0/1 mask, real weights, or a tensor of weights (for gradients). */
 typedef struct eg_decision {
     size_t n;
-    bool is_bool;      /* weight entries are 0 or 1 and outputs are taken as they are, not multiplied */
-    double *weights;   /* [n]; owned by the set */
-    eg_tensor *tensor; /* (n) or NULL; kept. Takes the place of weights: every candidate runs */
+    bool is_bool;      /**< weight entries are 0 or 1 and outputs are taken as they are, not multiplied */
+    double *weights;   /**< [n]; owned by the set */
+    eg_tensor *tensor; /**< (n) or NULL; kept. Takes the place of weights: every candidate runs */
 } eg_decision;
 
 /** An empty set of decisions by key, in the order in which they are set; for eg_decisions_free(). NULL: ENOMEM. */
 EG_API eg_decisions *eg_decisions_new(void);
 /** NULL is allowed. */
 EG_API void eg_decisions_free(eg_decisions *decisions);
-/** Sets or replaces the decision of a key; arrays are copied. EINVAL for NULL; for weights that are not finite; ESHAPE
- *  for a tensor of not one dimension, which is kept. A failure leaves the set as it was. Whether n fits a choice is
- *  checked when it is followed. */
+/** Sets or replaces the decision of a key, here by a 0/1 mask of n entries, which is copied. EINVAL for NULL. A failure
+ *  leaves the set as it was. Whether n fits a choice is checked when it is followed. */
 EG_API eg_status eg_decisions_set_mask(eg_decisions *decisions, const char *key, const bool *mask, size_t n);
+/** The same with n weights, which are copied. EINVAL also for those that are not finite. */
 EG_API eg_status eg_decisions_set_weights(eg_decisions *decisions, const char *key, const double *weights, size_t n);
+/** The same with a tensor of weights, which is kept. ESHAPE when it has not one dimension. */
 EG_API eg_status eg_decisions_set_tensor(eg_decisions *decisions, const char *key, eg_tensor *weights);
 /** Lent, until it is replaced or the set is freed. NULL (no failure) when absent, or for NULL. */
 EG_API const eg_decision *eg_decisions_get(const eg_decisions *decisions, const char *key);
 
 /* ---------------------------------------------------------------------------------------------- mutators */
 
+/** What a kind of mutator is: a const record. */
 typedef struct eg_mutator_class eg_mutator_class;
 
 /** One node of the tree of mutables: scopes have children. */
 typedef struct eg_mutable_node {
-    eg_module *module; /* the mutable, lent; NULL for the root */
+    eg_module *module; /**< the mutable, lent; NULL for the root */
     struct eg_mutable_node **children;
     size_t n_children;
 } eg_mutable_node;
+/** Whether parents or children come first. */
 typedef enum eg_traverse_order { EG_PRE_ORDER, EG_POST_ORDER } eg_traverse_order;
+/** Called for each mutable. */
 typedef eg_status (*eg_visit_mutable_fn)(void *payload, eg_module *m);
 /** Visits the mutables of a tree; with `deduplicate` only the first of each key. Ends with the first failure of
  * `visit`, which it returns. EINVAL for NULL (not `payload`) and for another order. */
@@ -185,11 +193,11 @@ EG_API eg_status eg_mutable_node_traverse(const eg_mutable_node *node, eg_traver
 struct eg_mutator {
     const eg_mutator_class *cls;
     eg_context *ctx;
-    eg_module *model; /* retained while attached */
+    eg_module *model; /**< retained while attached */
     eg_mutable_node *tree;
-    eg_module **mutables; /* pre-order, the first of each key */
+    eg_module **mutables; /**< pre-order, the first of each key */
     size_t n_mutables;
-    eg_decisions *current; /* what the next forward follows */
+    eg_decisions *current; /**< what the next forward follows */
 };
 
 /** What a kind of mutator is; NULL functions are those of `super`. Mask argument: *mask receives the decision as a
@@ -197,7 +205,7 @@ struct eg_mutator {
 struct eg_mutator_class {
     size_t struct_size;
     const char *name;
-    const eg_mutator_class *super; /* NULL = eg_mutator_base_class, which follows mutator->current */
+    const eg_mutator_class *super; /**< NULL = eg_mutator_base_class, which follows mutator->current */
     size_t instance_size;
     /** After the model was parsed; makes what the mutator needs (parameters of choices). */
     eg_status (*build)(eg_mutator *self);
@@ -211,8 +219,7 @@ struct eg_mutator_class {
     eg_status (*enter_mutable_scope)(eg_mutator *self, eg_module *scope);
     eg_status (*exit_mutable_scope)(eg_mutator *self, eg_module *scope);
     /** What the mutator has learned: tensors into / from `state` under names that begin with `prefix` (not NULL) and
-     * not with
-     *  "<prefix>current.". A load that fails changes nothing. The base class has nothing to keep. */
+     *  not with "<prefix>current.". A load that fails changes nothing. The base class has nothing to keep. */
     eg_status (*save)(eg_mutator *self, const char *prefix, eg_state *state);
     eg_status (*load)(eg_mutator *self, const char *prefix, const eg_state *state);
 };
@@ -280,10 +287,11 @@ EG_API eg_status eg_darts_mutator_state(eg_mutator *mutator, const char *prefix,
 
 /* ---------------------------------------------------------------------------------------------- fixed architectures */
 
+/** What eg_fixed_architecture() takes. */
 typedef struct eg_fixed_options {
     size_t struct_size;
-    bool not_strict; /* keys in the architecture that the model lacks are allowed */
-    bool quiet;      /* no log lines */
+    bool not_strict; /**< keys in the architecture that the model lacks are allowed */
+    bool quiet;      /**< no log lines */
     /** Where the caller holds the model: receives the chosen candidate (and its reference in place of the model's) when
      *  the model itself is a layer choice. NULL: such a choice stays, with that candidate only. */
     eg_module **root;
@@ -297,8 +305,8 @@ typedef struct eg_fixed_options {
  *  or an empty list: none); n booleans (a mask); n weights, written as reals.
  *
  *  `options` may be NULL. All is checked before anything changes, so a failure leaves the model as it was. EINVAL: a
- *  mutator is attached to the model or a part of it; keys are missing or unexpected (the message lists them, with the
- *  closest names); a value has none of the forms above (it names key and value); model or architecture is NULL. */
+ *  mutator is attached to the model or a part of it; keys are missing or unexpected (the message lists the first, with
+ * the closest names); a value has none of the forms above (it names key and value); model or architecture is NULL. */
 EG_API eg_status eg_fixed_architecture(eg_module *model, const eg_arch *arch, const eg_fixed_options *options);
 /** The same, of a file, without options: also ENOENT, EIO, and EFORMAT for what is no JSON object. */
 EG_API eg_status eg_apply_fixed_architecture(eg_module *model, const char *path);
@@ -310,15 +318,15 @@ EG_API eg_status eg_apply_arch(eg_module *model, const eg_arch *arch);
 /** What a space needs to know to build a network for a data set. */
 typedef struct eg_space_options {
     size_t struct_size;
-    eg_shape input; /* (C, H, W) */
+    eg_shape input; /**< (C, H, W) */
     int64_t classes;
-    int64_t channels, layers; /* 0 = the space's own */
-    double drop_path;         /* stochastic depth, while training */
+    int64_t channels, layers; /**< 0 = the space's own */
+    double drop_path;         /**< stochastic depth, while training */
 } eg_space_options;
 /** A search space: one file in src/nas/spaces and one line in its table. */
 typedef struct eg_space {
-    const char *name, *help, *source; /* source: the paper */
-    bool any_input;                   /* takes inputs of any shape, not only images */
+    const char *name, *help, *source; /**< source: the paper */
+    bool any_input;                   /**< takes inputs of any shape, not only images */
     eg_module *(*build)(eg_context *ctx, const eg_space_options *options);
 } eg_space;
 /** By name. Static. NULL: ENOENT (with the closest names); EINVAL for NULL. */
@@ -334,7 +342,9 @@ EG_API char *eg_search_space_text(eg_module *model);
 
 /* ---------------------------------------------------------------------------------------------- strategies */
 
+/** A way to search: trains a supernet step by step, then chooses. */
 typedef struct eg_strategy eg_strategy;
+/** What a kind of strategy is: a const record. */
 typedef struct eg_strategy_class eg_strategy_class;
 
 /** What a strategy may ask of the search that runs it. */
@@ -343,18 +353,20 @@ typedef struct eg_strategy_host {
     /** Validation accuracy (0 .. 1) of the shared weights under the mutator's current decisions, batch-norm statistics
      *  computed anew for them. */
     eg_status (*evaluate)(void *payload, double *accuracy);
-    /** Progress of a phase: `done` of `total` pieces of `what`; EG_ECANCELED stops. */
+    /** Progress of a phase, after each piece: `done` of `total` pieces of `what` (NULL = "candidates"); the last call
+     * has done == total. EG_ECANCELED stops. */
     eg_status (*progress)(void *payload, const char *what, size_t done, size_t total);
 } eg_strategy_host;
 
+/** What eg_strategy_new() takes; each strategy reads what concerns it. */
 typedef struct eg_strategy_options {
     size_t struct_size;
-    int64_t evaluations;               /* candidates evaluated in the choice after training; 0 = the strategy's own */
-    int64_t population;                /* of evolutionary choice; 0 = 20 */
-    const char *choice;                /* spos: "evolution" (NULL) or "random" */
-    double arch_lr, arch_weight_decay; /* darts: 0 = 3e-4, 1e-3 */
-    double warmup;                     /* darts: share of the training, 0 .. 1, before the architecture moves */
-    double grad_clip;                  /* of weights; 0 = 5, negative = none */
+    int64_t evaluations;               /**< candidates evaluated in the choice after training; 0 = the strategy's own */
+    int64_t population;                /**< of evolutionary choice; 0 = 20 */
+    const char *choice;                /**< spos: "evolution" (NULL) or "random" */
+    double arch_lr, arch_weight_decay; /**< darts: 0 = 3e-4, 1e-3 */
+    double warmup;                     /**< darts: share of the training, 0 .. 1, before the architecture moves */
+    double grad_clip;                  /**< of weights; 0 = 5, negative = none */
     uint64_t seed;
 } eg_strategy_options;
 
@@ -363,11 +375,11 @@ struct eg_strategy {
     const eg_strategy_class *cls;
     eg_context *ctx;
     eg_module *model;
-    eg_mutator *mutator;     /* made by start, freed by the base */
-    eg_optimizer *optimizer; /* of the shared weights, lent by the search */
+    eg_mutator *mutator;     /**< made by start, freed by the base */
+    eg_optimizer *optimizer; /**< of the shared weights, lent by the search */
     const eg_strategy_host *host;
     eg_strategy_options options;
-    double trained; /* share of the training that is done, 0 .. 1: set by the search before each step */
+    double trained; /**< share of the training that is done, 0 .. 1: set by the search before each step */
 };
 
 /** Losses and such of a step, for the log. */
@@ -380,8 +392,8 @@ struct eg_strategy_class {
     size_t struct_size;
     const char *name, *help, *source;
     size_t instance_size;
-    bool needs_validation_batches; /* train_step gets a batch of the held-out half as well */
-    bool no_training;              /* `random`: nothing is trained before the choice */
+    bool needs_validation_batches; /**< train_step gets a batch of the held-out half as well */
+    bool no_training;              /**< `random`: nothing is trained before the choice */
     eg_status (*start)(eg_strategy *self);
     eg_status (*train_step)(eg_strategy *self, const eg_batch *train, const eg_batch *valid, eg_step_result *result);
     /** Picks the architecture after training. */
@@ -399,8 +411,8 @@ EG_API const eg_strategy_class *eg_strategy_find(const char *name);
 EG_API const eg_strategy_class *const *eg_strategies(void);
 /** Starts a strategy, which attaches its mutator to the model; for eg_strategy_free(). The model is retained; optimizer
  *  (NULL where nothing is trained) and host (NULL where nothing is evaluated) are lent and must outlive it; options are
- *  copied, NULL = defaults. NULL: EINVAL for options out of range, for NULL, for a model that has a mutator or nothing
- *  to learn, and what eg_mutator_attach() fails with. */
+ *  copied, NULL = defaults. NULL: EINVAL for options out of range, for NULL, for a model that has a mutator or no
+ *  open choice (darts: no layer choice), and what eg_mutator_attach() fails with. */
 EG_API eg_strategy *eg_strategy_new(const eg_strategy_class *cls, eg_module *model, eg_optimizer *optimizer,
                                     const eg_strategy_host *host, const eg_strategy_options *options);
 /** Detaches its mutator; the model keeps its weights. NULL is allowed. */

@@ -17,7 +17,7 @@
  *         return eg_mul(in[0], ((scale *)self)->gain);
  *     }
  *     EG_CLASS(scale, .build = scale_build, .forward = scale_forward,
- *              .fields = EG_FIELDS(EG_INT(scale, channels, .min = 1, .help = "channels in and out")));
+ *              .fields = EG_FIELDS(EG_INT(scale, channels, EG_AT_LEAST(1), .help = "channels in and out")));
  *
  *     eg_module *m = eg_new(scale, ctx, .channels = 16);
  *
@@ -60,7 +60,8 @@ typedef struct eg_field {
     const char *help;
     eg_field_type type;
     size_t offset;
-    double min, max; /**< of numbers; both 0 = any, max below min = no upper bound. EG_HW: of each of the two */
+    double min, max; /**< of numbers; both 0 = any, max below min = no upper bound: see EG_AT_LEAST(). EG_HW: of each
+                        of the two */
     double def;      /**< stands for a field left 0; 0 = none */
     const char *const *values; /**< EG_ENUM: names of 0, 1, .., then NULL */
     size_t count_offset;       /**< of lists: where their length is */
@@ -70,8 +71,14 @@ typedef struct eg_field {
     {                                                                                                                  \
         .name = #field_, .type = kind_, .offset = offsetof(type_, field_), __VA_ARGS__                                 \
     }
+/** The range of a number without upper bound, in a field's row: EG_INT(cell, index, EG_AT_LEAST(0), .help = "..").
+ *  `.min = 0` alone cannot say so: it is no different from no range, which allows negative numbers. For both bounds
+ *  write .min = 1, .max = 8. */
+#define EG_AT_LEAST(n) .min = (n), .max = (double)(n)-1
 /* The members of these types: int64_t, eg_hw, double, eg_opt_f64, bool, const char * (copied), int (an enum). Each
- * takes at least .help = "..", e.g. EG_INT(conv, groups, .min = 1, .def = 1, .help = "blocked connections"). */
+ * takes at least .help = "..", e.g. EG_INT(conv, groups, EG_AT_LEAST(1), .def = 1, .help = "blocked connections").
+ * Without .def a number left 0 is 0, and has to be in the range: so EG_AT_LEAST(1) without .def makes an EG_INT that
+ * must be given. */
 #define EG_INT(type, ...) EG_FIELD_(type, EG_FIELD_INT, __VA_ARGS__)
 #define EG_HW_FIELD(type, ...) EG_FIELD_(type, EG_FIELD_HW, __VA_ARGS__)
 #define EG_FLOAT(type, ...) EG_FIELD_(type, EG_FIELD_FLOAT, __VA_ARGS__)
@@ -113,7 +120,7 @@ struct eg_class {
      *  failed: members they did not come to are as in the prototype (build) or zero (copy). */
     void (*finalize)(eg_module *self);
     /** Writes what stands in the parentheses when printed, as PyTorch prints it, with at most `size` bytes. NULL = the
-     *  fields that differ from their defaults. */
+     *  fields that differ from their defaults, and each EG_INT without one (.def). */
     void (*describe)(const eg_module *self, char *text, size_t size);
 };
 #define EG_ANY_INPUTS SIZE_MAX

@@ -96,10 +96,13 @@ typedef eg_status (*eg_metrics_fn)(void *payload, const eg_tensor *output, const
                                    eg_meter_group *meters);
 
 /** Tells of progress: called after each batch (or candidate), so a function that prints does well to let most calls
- *  pass. */
+ *  pass. The last call of a phase has done == total; where a search space turns out to have fewer candidates than were
+ *  asked for, that call has the smaller total. */
 typedef struct eg_progress {
-    const char *phase; /**< "train", "validate", or what a search's strategy is about, "choose" */
-    int64_t epoch, epochs;
+    const char *phase; /**< "train", "validate", or what the choice of a search goes through: "candidates" */
+    int64_t epoch;     /**< from 0; -1 in eg_trainer_validate(), which is of none; `epochs` in the choice of a search,
+                            which comes after all of them */
+    int64_t epochs;
     size_t done, total;
     const eg_meter_group *meters; /**< NULL or the epoch's so far */
 } eg_progress;
@@ -222,7 +225,8 @@ EG_API void eg_search_free(eg_search *search);
  *  after eg_context_cancel(), with the checkpoint written: after eg_context_resume() the next call goes on. EINVAL,
  *  naming epoch and step, for a loss that is not finite, before the weights are touched. */
 EG_API eg_status eg_search_run(eg_search *search);
-/** The architecture found; NULL and EINVAL before eg_search_run() has succeeded. Lent. */
+/** The architecture found; NULL and EINVAL before eg_search_run() has succeeded (the message says whether it was run).
+ * Lent. */
 EG_API const eg_arch *eg_search_arch(const eg_search *search);
 /** Seconds that eg_search_run() took so far, those before the checkpoint that it went on from included. */
 EG_API double eg_search_seconds(const eg_search *search);

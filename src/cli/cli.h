@@ -100,7 +100,7 @@ typedef struct progress {
     double first, last; /* times of the phase's start and of the last output */
     char phase[32];
     int64_t epoch;
-    size_t first_done;
+    double first_done; /* pieces that were done at its start, in all epochs */
 } progress;
 progress progress_start(void);
 /** An eg_progress_fn. */
@@ -120,6 +120,13 @@ void print_scalars(const json_t *object);
 
 /* ---- runs and networks ---- */
 
+/** A list of {key, type, candidates} of a supernet. NULL on failure. */
+json_t *mutables_of(eg_module *model);
+/** The candidates of one of them, for people; for free(). */
+char *candidates_text(const json_t *mutable);
+/** What an architecture says for a key of these mutables, for people ("-" for no value); for free(). */
+char *decision_text(const json_t *mutables, const char *key, const json_t *value);
+
 /** A path made absolute where it exists; for free(). */
 char *absolute_path(const char *path);
 /** The same for the path in a data set's spec ("csv:FILE"). */
@@ -132,6 +139,10 @@ bool file_exists(const char *path);
 json_t *load_run(const char *directory);
 /** The same where `directory` is not NULL and holds a run to go on with; else NULL without a failure. */
 json_t *load_run_to_resume(const char *directory, bool resume);
+/** Whether a run.json is of a search. */
+bool is_search(const json_t *run);
+/** Fails: there is nothing to resume. */
+eg_status no_run_to_resume(const char *directory);
 /** Makes or resumes a run with the recorded options and the shape of its data. */
 eg_status create_run(const command *c, const void *args, const char *directory, const eg_dataset *data, bool resume);
 /** What a run reported at its end, NULL (no failure) when it has not come to it. */
@@ -155,6 +166,7 @@ eg_status add_costs(json_t *result, eg_module *model, eg_shape input);
 /* ---- checks of option values ---- */
 
 eg_status check_space(const char *name);
+eg_status check_data(const char *spec);
 eg_status check_strategy(const char *name);
 eg_status check_choice(const char *name);
 

@@ -26,10 +26,24 @@ enum { SIDES = 2, COLUMN = 26 };
 typedef struct side {
     const char *directory;
     json_t *result; /* with "arch" */
+    json_t *mutables;
 } side;
+
+/* A directory without a readable run.json is looked at no further: what is missing in it is said later. */
+static eg_status check_retraining(const char *directory)
+{
+    char *path = path_join(directory, "run.json");
+    json_t *run = path ? json_load_file(path, 0, NULL) : NULL;
+    bool search = is_search(run);
+    json_decref(run);
+    free(path);
+    EG_CHECK(!search, EG_EINVAL, "'%s' is a search, not a retraining", directory);
+    return EG_OK;
+}
 
 static eg_status load_side(side *s)
 {
+    EG_TRY(check_retraining(s->directory));
     s->result = load_result(s->directory);
     EG_CHECK(json_is_object(s->result), EG_ENOENT, "'%s' has no result.json: it is no finished retraining",
              s->directory);
@@ -45,21 +59,29 @@ static eg_status load_side(side *s)
     return EG_OK;
 }
 
+/* What the decisions are about. */
+static eg_status load_mutables(eg_context *ctx, side *s)
+{
+    network_options network;
+    json_t *run = load_run(s->directory);
+    eg_status status = run ? network_options_of(run, s->directory, &network) : eg_error_last()->code;
+    eg_module *model = status == EG_OK ? build_network(ctx, &network) : NULL;
+    s->mutables = model ? mutables_of(model) : NULL;
+    eg_module_release(model);
+    json_decref(run);
+    return s->mutables ? EG_OK : eg_error_last()->code;
+}
+
 static void print_row(const char *name, char text[SIDES][64])
 {
     printf("%-20s %-*s %s\n", name, COLUMN, text[0], text[1]);
 }
 
-/* One decision as a word or a JSON text; "-" where a side has no such key. */
 static void format_decision(const side *s, const char *key, char *text, size_t size)
 {
-    const json_t *value = json_object_get(json_object_get(s->result, "arch"), key);
-    char *dump = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    const char *shown = json_is_string(value) ? json_string_value(value) : dump;
-    if (json_is_string(value) && !*shown)
-        shown = "yes"; /* the one unnamed input of a choice whether to take it */
-    snprintf(text, size, "%s", shown ? shown : "-");
-    free(dump);
+    char *shown = decision_text(s->mutables, key, json_object_get(json_object_get(s->result, "arch"), key));
+    snprintf(text, size, "%s", shown ? shown : "");
+    free(shown);
 }
 
 static void print_table(const side *sides)
@@ -98,6 +120,11 @@ static int compare_run(const command *self, void *args, bool *given)
     eg_status status = EG_OK;
     for (int i = 0; i < SIDES && status == EG_OK; i++)
         status = load_side(&sides[i]);
+    eg_context *ctx = status == EG_OK && !a->json ? open_context(1, 0) : NULL;
+    if (status == EG_OK && !a->json && !ctx)
+        status = eg_error_last()->code;
+    for (int i = 0; ctx && i < SIDES && status == EG_OK; i++)
+        status = load_mutables(ctx, &sides[i]);
     int exit_status = EXIT_OK;
     if (status != EG_OK)
         exit_status = report_failure(self->name);
@@ -105,8 +132,11 @@ static int compare_run(const command *self, void *args, bool *given)
         exit_status = print_json(json_pack("{s:O, s:O}", "run", sides[0].result, "control", sides[1].result));
     else
         print_table(sides);
-    for (int i = 0; i < SIDES; i++)
+    for (int i = 0; i < SIDES; i++) {
         json_decref(sides[i].result);
+        json_decref(sides[i].mutables);
+    }
+    close_context(ctx);
     return exit_status;
 }
 

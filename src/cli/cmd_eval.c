@@ -17,7 +17,7 @@ typedef struct eval_args {
 static const option_spec options[] = {
     ROW(TEXT, run, "run", "DIR", "a finished retraining", .flags = OPTION_REQUIRED),
     ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE", .flags = OPTION_INHERITED,
-        .shown = "the run's"),
+        .check = check_data, .shown = "the run's"),
     ROW(INT, batch, "batch", "N", "samples at a time", .min = 1, .max = 65536, .initial = "256"),
     ROW(INT, threads, "threads", "N", "threads to compute with", .max = 1024, .initial = "0",
         .shown = "all processors"),
@@ -32,7 +32,9 @@ static eg_module *load_network(eg_context *ctx, const char *directory, const jso
     char *arch_path = path_join(directory, "arch.json"), *model_path = path_join(directory, "model.safetensors");
     eg_arch *arch = NULL;
     eg_module *model = NULL;
-    if (!file_exists(model_path))
+    if (is_search(run))
+        eg_fail(EG_EINVAL, "'%s' is a search, not a retraining", directory);
+    else if (!file_exists(model_path))
         eg_fail(EG_ENOENT, "'%s' has no model.safetensors: it is no finished retraining", directory);
     else if (network_options_of(run, directory, network) == EG_OK && (arch = eg_arch_load(arch_path)))
         model = build_fixed(ctx, network, arch);

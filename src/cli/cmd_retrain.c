@@ -17,12 +17,13 @@ typedef struct retrain_args {
 #define ROW(...) OPTION(retrain_args, __VA_ARGS__)
 
 static const option_spec options[] = {
-    ROW(TEXT, run, "run", "DIR", "a finished search: its architecture, space and data", .flags = 0),
+    ROW(TEXT, run, "run", "DIR",
+        "a finished search, whose architecture, space, data, seed, channels and layers are taken", .flags = 0),
     ROW(TEXT, space, "space", "NAME", "search space, in place of --run", .flags = OPTION_RECORDED | OPTION_INHERITED,
         .check = check_space),
     ROW(TEXT, arch, "arch", "FILE", "architecture, in place of --run", .flags = 0),
     ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE",
-        .flags = OPTION_RECORDED | OPTION_INHERITED, .initial = "fashion-mnist",
+        .flags = OPTION_RECORDED | OPTION_INHERITED, .check = check_data, .initial = "fashion-mnist",
         .shown = "the search's, or fashion-mnist"),
     ROW(TEXT, out, "out", "DIR", "directory of this run, made when it is not there", .flags = OPTION_REQUIRED),
     ROW(INT, epochs, "epochs", "N", "epochs", .flags = OPTION_RECORDED, .min = 1, .max = 1e6, .initial = "10"),
@@ -84,21 +85,22 @@ static eg_status measure(eg_module *model, eg_dataset *test, const retrain_args 
     return add_costs(result, model, eg_dataset_shape(test));
 }
 
-static eg_status retrain(eg_context *ctx, const retrain_args *a, const eg_arch *arch, eg_dataset *data, json_t *result)
+static eg_module *make_network(eg_context *ctx, const retrain_args *a, const eg_arch *arch, const eg_dataset *data)
 {
     network_options network = {.space = a->space,
                                .channels = a->channels,
                                .layers = a->layers,
                                .input = eg_dataset_shape(data),
                                .classes = eg_dataset_classes(data)};
-    eg_module *model = build_fixed(ctx, &network, arch);
-    eg_dataset *test = model ? eg_dataset_open(ctx, a->data, .split = EG_TEST) : NULL;
-    eg_status status = test ? train(ctx, a, model, data, result) : eg_error_last()->code;
-    if (status == EG_OK)
-        status = measure(model, test, a, result);
-    eg_dataset_release(test);
-    eg_module_release(model);
-    return status == EG_OK ? save_result(a->out, result) : status;
+    return build_fixed(ctx, &network, arch);
+}
+
+static eg_status retrain(eg_context *ctx, const retrain_args *a, eg_module *model, eg_dataset *data, eg_dataset *test,
+                         json_t *result)
+{
+    EG_TRY(train(ctx, a, model, data, result));
+    EG_TRY(measure(model, test, a, result));
+    return save_result(a->out, result);
 }
 
 /* ---------------------------------------------------------------------------------------------- the run */
@@ -129,21 +131,26 @@ static eg_status keep_arch(const eg_arch *arch, const char *directory)
     return status;
 }
 
+/* All that can be wrong with the options comes before a run is made of them. */
 static eg_status retrain_data(const command *self, eg_context *ctx, retrain_args *a, const eg_arch *arch,
                               json_t *result)
 {
     a->threads = eg_context_threads(ctx);
     eg_dataset *all = eg_dataset_open(ctx, a->data, .split = EG_TRAIN);
     eg_dataset *data = all ? eg_dataset_sample(all, (size_t)a->subset, (uint64_t)a->seed) : NULL;
-    eg_status status = data ? create_run(self, a, a->out, data, a->resume) : eg_error_last()->code;
+    eg_module *model = data ? make_network(ctx, a, arch, data) : NULL;
+    eg_dataset *test = model ? eg_dataset_open(ctx, a->data, .split = EG_TEST) : NULL;
+    eg_status status = test ? create_run(self, a, a->out, data, a->resume) : eg_error_last()->code;
     json_t *known = status == EG_OK ? load_result(a->out) : NULL;
     if (known) {
         json_object_update(result, known);
     } else if (status == EG_OK) {
         status = keep_arch(arch, a->out);
-        status = status == EG_OK ? retrain(ctx, a, arch, data, result) : status;
+        status = status == EG_OK ? retrain(ctx, a, model, data, test, result) : status;
     }
     json_decref(known);
+    eg_dataset_release(test);
+    eg_module_release(model);
     eg_dataset_release(data);
     eg_dataset_release(all);
     return status;
@@ -200,6 +207,8 @@ static int retrain_run(const command *self, void *args, bool *given)
     eg_error_clear();
     json_t *own = load_run_to_resume(a->out, a->resume);
     eg_status status = eg_error_last()->code;
+    if (status == EG_OK && a->resume && a->out && !own && !a->run && !a->space)
+        status = no_run_to_resume(a->out);
     if (status == EG_OK)
         status = options_merge(self, a, given, own, OPTION_RECORDED);
     json_t *search = status == EG_OK && a->run ? load_run(a->run) : NULL;
@@ -218,6 +227,9 @@ const command retrain_command = {
     .synopsis = "(--run DIR | --space NAME --arch FILE) --out DIR [OPTIONS]",
     .summary = "train a found architecture from the start and measure it",
     .details =
+        "With --run the architecture, space, data, seed, channels and layers are the search's; nothing else is: "
+        "epochs,\n"
+        "batch, subset, learning rate and threads are this command's own. An option that is given goes first.\n"
         "Writes DIR/model.safetensors. Ctrl-C stops it with everything saved; --resume goes on, to the same bits.",
     .options = options,
     .args_size = sizeof(retrain_args),

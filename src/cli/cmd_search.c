@@ -10,7 +10,7 @@ typedef struct search_args {
     const char *space, *data, *strategy, *out, *choice;
     int64_t epochs, batch, subset, seed, threads, workers, channels, layers, evaluations;
     double lr, arch_lr, warmup, checkpoint_seconds;
-    bool resume, json;
+    bool resume, json, epochs_given;
 } search_args;
 
 #define ROW(...) OPTION(search_args, __VA_ARGS__)
@@ -19,7 +19,7 @@ static const option_spec options[] = {
     ROW(TEXT, space, "space", "NAME", "search space; 'engraft spaces' lists them",
         .flags = OPTION_REQUIRED | OPTION_RECORDED, .check = check_space),
     ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE", .flags = OPTION_RECORDED,
-        .initial = "fashion-mnist"),
+        .check = check_data, .initial = "fashion-mnist"),
     ROW(TEXT, strategy, "strategy", "NAME", "how to search; 'engraft strategies' lists them", .flags = OPTION_RECORDED,
         .initial = "darts", .check = check_strategy),
     ROW(TEXT, out, "out", "DIR", "directory of the run, made when it is not there", .flags = OPTION_REQUIRED),
@@ -53,33 +53,32 @@ static const option_spec options[] = {
     {.name = NULL},
 };
 
-static eg_search *make_search(eg_context *ctx, const search_args *a, eg_dataset *data, progress *p)
+static eg_module *make_supernet(eg_context *ctx, const search_args *a, const eg_dataset *data)
 {
     network_options network = {.space = a->space,
                                .channels = a->channels,
                                .layers = a->layers,
                                .input = eg_dataset_shape(data),
                                .classes = eg_dataset_classes(data)};
-    eg_module *model = build_network(ctx, &network);
-    if (!model)
-        return NULL;
-    eg_search *search =
-        eg_search_new(ctx, model, data, .strategy = a->strategy, .epochs = a->epochs, .batch_size = (size_t)a->batch,
-                      .workers = (int)a->workers, .lr = a->lr, .seed = (uint64_t)a->seed, .run = a->out,
-                      .resume = a->resume,
-                      .strategy_options = {.evaluations = a->evaluations,
-                                           .choice = a->choice,
-                                           .arch_lr = a->arch_lr,
-                                           .warmup = a->warmup},
-                      .checkpoint_seconds = a->checkpoint_seconds, .progress = progress_show, .progress_payload = p);
-    eg_module_release(model);
-    return search;
+    return build_network(ctx, &network);
 }
 
-static eg_status run_search(eg_context *ctx, const search_args *a, eg_dataset *data, json_t *result)
+static eg_search *make_search(eg_context *ctx, const search_args *a, eg_module *model, eg_dataset *data, progress *p)
+{
+    return eg_search_new(ctx, model, data, .strategy = a->strategy, .epochs = a->epochs, .batch_size = (size_t)a->batch,
+                         .workers = (int)a->workers, .lr = a->lr, .seed = (uint64_t)a->seed, .run = a->out,
+                         .resume = a->resume,
+                         .strategy_options = {.evaluations = a->evaluations,
+                                              .choice = a->choice,
+                                              .arch_lr = a->arch_lr,
+                                              .warmup = a->warmup},
+                         .checkpoint_seconds = a->checkpoint_seconds, .progress = progress_show, .progress_payload = p);
+}
+
+static eg_status run_search(eg_context *ctx, const search_args *a, eg_module *model, eg_dataset *data, json_t *result)
 {
     progress p = progress_start();
-    eg_search *search = make_search(ctx, a, data, &p);
+    eg_search *search = make_search(ctx, a, model, data, &p);
     eg_status status = search ? eg_search_run(search) : eg_error_last()->code;
     progress_end(&p);
     char *text = status == EG_OK ? eg_arch_text(eg_search_arch(search)) : NULL;
@@ -93,36 +92,48 @@ static eg_status run_search(eg_context *ctx, const search_args *a, eg_dataset *d
     return status;
 }
 
-/* From the data to the result, which is kept in the run. */
-static eg_status search_data(const command *self, eg_context *ctx, search_args *a, json_t *result)
+/* From the data to the result, which is kept in the run. All that can be wrong with the options comes before a run is
+ * made of them. */
+static eg_status search_data(const command *self, eg_context *ctx, search_args *a, json_t *result, json_t **mutables)
 {
     a->threads = eg_context_threads(ctx);
     eg_dataset *all = eg_dataset_open(ctx, a->data, .split = EG_TRAIN);
     eg_dataset *data = all ? eg_dataset_sample(all, (size_t)a->subset, (uint64_t)a->seed) : NULL;
-    eg_status status = data ? create_run(self, a, a->out, data, a->resume) : eg_error_last()->code;
+    eg_module *model = data ? make_supernet(ctx, a, data) : NULL;
+    *mutables = model ? mutables_of(model) : NULL;
+    eg_status status = *mutables ? create_run(self, a, a->out, data, a->resume) : eg_error_last()->code;
     json_t *known = status == EG_OK ? load_result(a->out) : NULL;
     if (known) {
         json_object_update(result, known);
     } else if (status == EG_OK) {
-        status = run_search(ctx, a, data, result);
+        status = run_search(ctx, a, model, data, result);
         status = status == EG_OK ? save_result(a->out, result) : status;
     }
     json_decref(known);
+    eg_module_release(model);
     eg_dataset_release(data);
     eg_dataset_release(all);
     return status;
 }
 
-static int print_result(const search_args *a, json_t *result)
+/* What was chosen, where it is, and what comes next. */
+static void print_result(const search_args *a, const json_t *result, const json_t *mutables)
 {
-    if (a->json)
-        return print_json(result);
-    char *arch = json_dumps(json_object_get(result, "arch"), JSON_INDENT(2) | JSON_SORT_KEYS | JSON_ENCODE_ANY);
-    puts(arch ? arch : "");
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(result, "arch"), key, value)
+    {
+        char *text = decision_text(mutables, key, value);
+        printf("%-28s %s\n", key, text ? text : "");
+        free(text);
+    }
+    int length = (int)strlen(a->out);
+    while (length > 1 && a->out[length - 1] == '/')
+        length--;
+    putchar('\n');
     print_scalars(result);
-    free(arch);
-    json_decref(result);
-    return EXIT_OK;
+    printf("%-14s %.*s/arch.json\n", "architecture", length, a->out);
+    printf("%-14s engraft retrain --run %.*s --out %.*s-retrained\n", "next", length, a->out, length, a->out);
 }
 
 /* With everything about the run known. */
@@ -133,15 +144,25 @@ static int search_in(const command *self, search_args *a)
     json_t *result = json_pack("{s:s, s:s, s:s}", "run", a->out, "space", a->space, "strategy", a->strategy);
     if (!eg_strategy_find(a->strategy)->no_training)
         json_object_set_new(result, "epochs", json_integer((json_int_t)a->epochs));
+    json_t *mutables = NULL;
     a->data = spec;
+    if (a->epochs_given && eg_strategy_find(a->strategy)->no_training)
+        fprintf(stderr, "engraft %s: strategy '%s' trains nothing: '--epochs' has no effect\n", self->name,
+                a->strategy);
     eg_status status = ctx ? EG_OK : eg_error_last()->code;
     if (ctx && !(spec && result))
         status = eg_fail(EG_ENOMEM, "no memory to start (or a text that is no UTF-8)");
     if (status == EG_OK)
-        status = search_data(self, ctx, a, result);
+        status = search_data(self, ctx, a, result, &mutables);
     close_context(ctx);
-    int exit_status =
-        status == EG_OK ? print_result(a, json_incref(result)) : report_run_failure(self->name, status, a->out);
+    int exit_status = EXIT_OK;
+    if (status != EG_OK)
+        exit_status = report_run_failure(self->name, status, a->out);
+    else if (a->json)
+        exit_status = print_json(json_incref(result));
+    else
+        print_result(a, result, mutables);
+    json_decref(mutables);
     json_decref(result);
     free(spec);
     return exit_status;
@@ -152,7 +173,11 @@ static int search_run(const command *self, void *args, bool *given)
     search_args *a = args;
     int exit_status;
     eg_error_clear();
+    for (size_t i = 0; self->options[i].name; i++)
+        a->epochs_given = a->epochs_given || (given[i] && strcmp(self->options[i].name, "epochs") == 0);
     json_t *known = load_run_to_resume(a->out, a->resume);
+    if (a->resume && a->out && !a->space && !known && eg_error_last()->code == EG_OK)
+        no_run_to_resume(a->out);
     if (options_merge(self, a, given, known, OPTION_RECORDED) != EG_OK || eg_error_last()->code != EG_OK)
         exit_status = report_failure(self->name);
     else

@@ -17,41 +17,16 @@ typedef struct show_args {
 static const option_spec options[] = {
     ROW(TEXT, space, "space", "NAME", "a search space", .flags = OPTION_INHERITED, .check = check_space),
     ROW(TEXT, run, "run", "DIR", "the run of a search or retraining, in place of --space", .flags = 0),
-    ROW(TEXT, data, "data", "SPEC", "data set whose shape to build the space for", .flags = 0,
+    ROW(TEXT, data, "data", "SPEC", "data set whose shape to build the space for", .flags = 0, .check = check_data,
         .shown = "1 x 28 x 28, 10 classes"),
     ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_INHERITED, .max = 4096,
         .initial = "0", .shown = "the space's own"),
     ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_INHERITED, .max = 1024,
         .initial = "0", .shown = "the space's own"),
-    ROW(FLAG, json, "json", NULL, "print one JSON object: params, macs, mutables (key, type, candidates), ..",
+    ROW(FLAG, json, "json", NULL, "print one JSON object: params, macs, mutables (key, type, candidates, chosen), ..",
         .flags = 0),
     {.name = NULL},
 };
-
-/* The mutables of a supernet: a list of {key, type, candidates}. */
-static json_t *mutables_of(eg_module *model)
-{
-    char *text = eg_search_space_text(model);
-    json_t *space = text ? json_loads(text, 0, NULL) : NULL, *list = json_array();
-    const char *key;
-    json_t *entry;
-    json_object_foreach(space, key, entry)
-    {
-        json_t *value = json_object_get(entry, "_value");
-        json_t *item = json_pack("{s:s, s:O, s:O}", "key", key, "type", json_object_get(entry, "_type"), "candidates",
-                                 json_is_object(value) ? json_object_get(value, "candidates") : value);
-        if (json_is_object(value))
-            json_object_set(item, "n_chosen", json_object_get(value, "n_chosen"));
-        json_array_append_new(list, item);
-    }
-    eg_free(text);
-    if (!space) {
-        json_decref(list);
-        list = NULL;
-    }
-    json_decref(space);
-    return list;
-}
 
 /* Lets every candidate run, so that the costs are those of the whole supernet. */
 static eg_status choose_everything(eg_module *model, eg_mutator **mutator)
@@ -75,6 +50,22 @@ static eg_status choose_everything(eg_module *model, eg_mutator **mutator)
     return EG_OK;
 }
 
+/* What was chosen, beside each choice. */
+static eg_status add_chosen(json_t *mutables, const eg_arch *arch)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(mutables, i, item)
+    {
+        char *text = eg_arch_value(arch, json_string_value(json_object_get(item, "key")));
+        if (!text)
+            return eg_error_last()->code;
+        json_object_set_new(item, "chosen", json_loads(text, JSON_DECODE_ANY, NULL));
+        eg_free(text);
+    }
+    return EG_OK;
+}
+
 static eg_status describe(eg_module *model, const eg_arch *arch, eg_shape input, json_t *result)
 {
     json_t *mutables = mutables_of(model);
@@ -83,25 +74,36 @@ static eg_status describe(eg_module *model, const eg_arch *arch, eg_shape input,
     json_object_set_new(result, "mutables", mutables);
     eg_mutator *everything = NULL;
     eg_status status = arch ? eg_apply_arch(model, arch) : choose_everything(model, &everything);
+    if (status == EG_OK && arch)
+        status = add_chosen(mutables, arch);
     if (status == EG_OK)
         status = add_costs(result, model, input);
     eg_mutator_detach(everything);
     return status;
 }
 
+/* The costs come last, where they are seen whatever the length of the rest. */
 static void print_description(const json_t *result, eg_module *model)
 {
+    const json_t *mutables = json_object_get(result, "mutables");
     char *tree = eg_module_text(model);
     printf("%s\n", tree ? tree : "");
     eg_free(tree);
     size_t i;
     json_t *mutable;
-    json_array_foreach(json_object_get(result, "mutables"), i, mutable)
+    json_array_foreach((json_t *)(uintptr_t)mutables, i, mutable)
     {
-        char *candidates = json_dumps(json_object_get(mutable, "candidates"), JSON_ENCODE_ANY);
-        printf("%-28s %-13s %s\n", json_string_value(json_object_get(mutable, "key")),
-               json_string_value(json_object_get(mutable, "type")), candidates ? candidates : "");
+        const char *key = json_string_value(json_object_get(mutable, "key"));
+        const json_t *value = json_object_get(mutable, "chosen");
+        char *candidates = candidates_text(mutable), *chosen = value ? decision_text(mutables, key, value) : NULL;
+        if (i == 0)
+            printf("%-28s %-13s %s%s\n", "choice", "type", value ? "chosen       " : "", "candidates");
+        printf("%-28s %-13s ", key, json_string_value(json_object_get(mutable, "type")));
+        if (value)
+            printf("%-12s ", chosen ? chosen : "");
+        printf("%s\n", candidates ? candidates : "");
         free(candidates);
+        free(chosen);
     }
     if (i > 0)
         putchar('\n');

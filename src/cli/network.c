@@ -11,6 +11,11 @@ eg_status check_space(const char *name)
     return eg_space_find(name) ? EG_OK : eg_error_last()->code;
 }
 
+eg_status check_data(const char *spec)
+{
+    return eg_dataset_check_spec(spec);
+}
+
 eg_status check_strategy(const char *name)
 {
     return eg_strategy_find(name) ? EG_OK : eg_error_last()->code;

@@ -98,6 +98,20 @@ static void set_initial(const command *c, void *args)
 
 /* ---------------------------------------------------------------------------------------------- the command line */
 
+/* The one option that begins with `name`; NULL when there is none, or more than one. */
+static const char *only_completion(const char *name, const char *const *list)
+{
+    const char *found = NULL;
+    for (size_t i = 0; list[i]; i++) {
+        if (strncmp(list[i], name, strlen(name)) != 0)
+            continue;
+        if (found)
+            return NULL;
+        found = list[i];
+    }
+    return found;
+}
+
 static int unknown_option(const command *c, const char *text)
 {
     char names[MAX_OPTIONS + 1][40], name[64], near[128];
@@ -107,7 +121,23 @@ static int unknown_option(const command *c, const char *text)
         list[i + 1] = names[i];
     }
     snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
+    const char *only = only_completion(name, list);
+    if (only)
+        return usage_error(c->name, "unknown option '%s': did you mean '%s'?", text, only);
     return usage_error(c->name, "unknown option '%s'%s", text, did_you_mean(name, list, near, sizeof near));
+}
+
+/* getopt_long takes any clear beginning of a long option, which the next option of a like name would make unclear. */
+static bool is_full_name(const command *c, const char *word)
+{
+    if (strncmp(word, "--", 2) != 0 || !word[2])
+        return true; /* no long option */
+    const char *name = word + 2;
+    size_t length = strcspn(name, "=");
+    bool found = length == strlen("help") && strncmp(name, "help", length) == 0;
+    for (const option_spec *o = c->options; o->name && !found; o++)
+        found = length == strlen(o->name) && strncmp(name, o->name, length) == 0;
+    return found;
 }
 
 /* What getopt_long refused. */
@@ -137,10 +167,14 @@ int options_parse(const command *c, int argc, char **argv, void *args, bool *giv
             (struct option){c->options[n].name, c->options[n].type == OPTION_FLAG ? no_argument : required_argument,
                             NULL, 256 + (int)n};
     set_initial(c, args);
-    int code;
     opterr = 0;
     optind = 1;
-    while ((code = getopt_long(argc, argv, ":h", table, NULL)) != -1) {
+    for (;;) {
+        if (optind < argc && !is_full_name(c, argv[optind]))
+            return unknown_option(c, argv[optind]);
+        int code = getopt_long(argc, argv, "+:h", table, NULL); /* +: words stay in their order */
+        if (code == -1)
+            break;
         if (code == '?' || code == ':')
             return refused(c, code, argv);
         if (code == HELP || code == 'h') {

@@ -60,6 +60,27 @@ json_t *load_run_to_resume(const char *directory, bool resume)
     return run;
 }
 
+bool is_search(const json_t *run)
+{
+    const char *name = json_string_value(json_object_get(run, "command"));
+    return name && strcmp(name, "search") == 0;
+}
+
+eg_status no_run_to_resume(const char *directory)
+{
+    return eg_fail(EG_ENOENT, "'%s' holds no run to resume", directory);
+}
+
+/* The same failure as the library's, in the program's words. */
+static eg_status check_no_run(const char *directory)
+{
+    char *path = path_join(directory, "run.json");
+    bool there = file_exists(path);
+    free(path);
+    EG_CHECK(!there, EG_EINVAL, "'%s' holds a run already: add --resume or name another --out", directory);
+    return EG_OK;
+}
+
 static json_t *dims_json(eg_shape shape)
 {
     json_t *dims = json_array();
@@ -70,6 +91,7 @@ static json_t *dims_json(eg_shape shape)
 
 eg_status create_run(const command *c, const void *args, const char *directory, const eg_dataset *data, bool resume)
 {
+    EG_TRY(resume ? EG_OK : check_no_run(directory));
     json_t *options = options_record(c, args);
     if (!options)
         return eg_error_last()->code;

@@ -18,6 +18,33 @@ static const format formats[] = {
     {"csv", "FILE", eg__open_csv},
 };
 
+/* The format that a spec names; *path receives the rest of it. */
+static const format *find_format(const char *spec, const char **path)
+{
+    const char *colon = strchr(spec, ':');
+    size_t length = colon ? (size_t)(colon - spec) : strlen(spec);
+    for (size_t i = 0; i < EG_COUNT(formats); i++) {
+        const format *f = &formats[i];
+        if (strlen(f->name) != length || strncmp(f->name, spec, length) != 0)
+            continue;
+        *path = colon ? colon + 1 : "";
+        if (!f->path == !colon && (!colon || colon[1]))
+            return f;
+        eg_fail(EG_EINVAL, "data set '%s': expected '%s%s%s'", spec, f->name, f->path ? ":" : "",
+                f->path ? f->path : "");
+        return NULL;
+    }
+    eg_fail(EG_EINVAL, "unknown data set '%s', expected 'fashion-mnist', 'idx:DIR', 'cifar10:DIR' or 'csv:FILE'", spec);
+    return NULL;
+}
+
+eg_status eg_dataset_check_spec(const char *spec)
+{
+    const char *path;
+    EG_CHECK(spec, EG_EINVAL, "no spec of a data set was given");
+    return find_format(spec, &path) ? EG_OK : EG_EINVAL;
+}
+
 eg_dataset *eg_dataset_open_with(const eg_dataset_options *options)
 {
     if (!options)
@@ -27,18 +54,7 @@ eg_dataset *eg_dataset_open_with(const eg_dataset_options *options)
         return NULL;
     if (!own.ctx || !own.spec)
         return eg__null(__func__, own.ctx ? "spec" : "context");
-    const char *spec = own.spec, *colon = strchr(spec, ':');
-    size_t length = colon ? (size_t)(colon - spec) : strlen(spec);
-    for (size_t i = 0; i < EG_COUNT(formats); i++) {
-        const format *f = &formats[i];
-        if (strlen(f->name) != length || strncmp(f->name, spec, length) != 0)
-            continue;
-        if (!f->path == !colon && (!colon || colon[1]))
-            return f->open(&own, colon ? colon + 1 : "");
-        eg_fail(EG_EINVAL, "data set '%s': expected '%s%s%s'", spec, f->name, f->path ? ":" : "",
-                f->path ? f->path : "");
-        return NULL;
-    }
-    eg_fail(EG_EINVAL, "unknown data set '%s', expected 'fashion-mnist', 'idx:DIR', 'cifar10:DIR' or 'csv:FILE'", spec);
-    return NULL;
+    const char *path;
+    const format *f = find_format(own.spec, &path);
+    return f ? f->open(&own, path) : NULL;
 }

@@ -200,16 +200,20 @@ eg_status eg__decision_parse(const eg_module *choice, const json_t *value, eg_de
 
 /* ---- a whole architecture ---- */
 
-/* "'a', 'b'" with the names in `near` that are closest to each. */
+enum { MAX_KEYS_SHOWN = 3 };
+
+/* "'a', 'b', 'c' and 9 more" with the names in `near` that are closest to each. */
 static void print_keys(eg__buf *buf, const char *const *keys, size_t n, const char *const *near, size_t n_near)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < EG_MIN(n, (size_t)MAX_KEYS_SHOWN); i++) {
         char closest[200];
         eg_closest_name(keys[i], near, n_near, closest, sizeof(closest));
         eg__buf_printf(buf, "%s'%s'", i == 0 ? "" : ", ", keys[i]);
         if (*closest != '\0')
             eg__buf_printf(buf, " (did you mean %s?)", closest);
     }
+    if (n > MAX_KEYS_SHOWN)
+        eg__buf_printf(buf, " and %zu more", n - MAX_KEYS_SHOWN);
 }
 
 typedef struct key_sets {

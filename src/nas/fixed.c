@@ -94,7 +94,9 @@ static eg_status check_unbound(const plan *p)
     const eg__binding *binding = eg__binding_of(p->model);
     for (size_t i = 0; i < p->mutables.n_found && binding == NULL; i++)
         binding = eg__binding_of(p->mutables.found[i].module);
-    EG_CHECK(binding == NULL, EG_EINVAL, "the model has a %s: detach it before an architecture is applied",
+    EG_CHECK(binding == NULL, EG_EINVAL,
+             "the model has a %s: let go of it with eg_search_free() or eg_mutator_detach() before an architecture is "
+             "applied",
              binding->mutator->cls->name);
     return EG_OK;
 }

@@ -99,7 +99,7 @@ const eg_class eg_input_choice_class = {
     .finalize = input_choice_finalize,
     .n_inputs = EG_ANY_INPUTS,
     .fields =
-        EG_FIELDS(EG_INT(eg_input_choice, n_candidates, .min = 0, .max = -1, .help = "number of inputs"),
+        EG_FIELDS(EG_INT(eg_input_choice, n_candidates, EG_AT_LEAST(0), .help = "number of inputs"),
                   EG_OPT_FLOAT(eg_input_choice, n_chosen, .min = -1, .max = -2, .def = -1,
                                .help = "recommended number of inputs, -1 = any"),
                   EG_TEXT(eg_input_choice, key, .help = "what decisions call it"),

@@ -26,6 +26,19 @@ static eg_status fill_options(eg_strategy_options *own, const eg_strategy_option
     return EG_OK;
 }
 
+/* A search without anything to decide would end in an empty architecture. */
+static eg_status check_choices(eg_module *model)
+{
+    eg__mutables mutables;
+    EG_TRY(eg__mutables_find(model, &mutables));
+    bool found = false;
+    for (size_t i = 0; i < mutables.n_unique && !found; i++)
+        found = eg__is_choice(mutables.unique[i]);
+    eg__mutables_free(&mutables, model);
+    EG_CHECK(found, EG_EINVAL, "the model has no open choice");
+    return EG_OK;
+}
+
 eg_strategy *eg_strategy_new(const eg_strategy_class *cls, eg_module *model, eg_optimizer *optimizer,
                              const eg_strategy_host *host, const eg_strategy_options *options)
 {
@@ -38,7 +51,7 @@ eg_strategy *eg_strategy_new(const eg_strategy_class *cls, eg_module *model, eg_
     if (optimizer == NULL && !cls->no_training)
         return eg__null(__func__, "optimizer");
     eg_strategy_options own;
-    if (fill_options(&own, options) != EG_OK)
+    if (fill_options(&own, options) != EG_OK || check_choices(model) != EG_OK)
         return NULL;
     eg_strategy *strategy = eg__calloc(1, cls->instance_size);
     if (strategy == NULL)

@@ -179,10 +179,25 @@ static eg_tensor *close_tapes(eg_module *m, uint64_t last_tape, eg_tensor *out)
     return NULL;
 }
 
+/* There is no module to tell the context, so it is asked of the inputs which forward made the call. NULL. */
+static eg_tensor *no_module(eg_tensor *const *in, size_t n_in)
+{
+    eg_context *ctx = NULL;
+    for (size_t i = 0; in != NULL && i < n_in && ctx == NULL; i++)
+        ctx = in[i] == NULL ? NULL : in[i]->ctx;
+    nn_state *state = ctx == NULL ? NULL : state_of(ctx);
+    eg_module *caller = state == NULL ? NULL : state->running;
+    if (caller == NULL || eg_error_last()->code != EG_OK)
+        return eg__null("eg_call", "module");
+    const char *path = eg__call_path(ctx);
+    eg_fail_at("eg_call", EG_EINVAL, "eg_call in forward of '%s': module is NULL", path[0] ? path : caller->cls->name);
+    return NULL;
+}
+
 eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor *const *in, size_t n_in)
 {
     if (m == NULL)
-        return eg__null("eg_call", "module");
+        return no_module(in, n_in);
     for (size_t i = 0; i < n_in; i++) {
         if (in[i] == NULL)
             return eg__null(m->cls->name, "an input");
@@ -210,6 +225,6 @@ eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor 
 eg_tensor *eg_module_call(eg_module *m, eg_tensor *const *in, size_t n_in)
 {
     if (m == NULL)
-        return eg__null("eg_call", "module");
+        return no_module(in, n_in);
     return eg__module_call_with(m, eg__class_forward(m->cls), in, n_in);
 }

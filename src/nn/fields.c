@@ -73,12 +73,12 @@ static eg_status check_range(const eg_module *m, const eg_field *field, double v
         else
             eg__number_text(number[i], text[i]);
     }
-    const char *cls = m->cls->name;
+    const char *cls = m->cls->name, *hint = value == 0 && field->min > 0 ? " (not given?)" : "";
     if (unbounded)
         return eg_fail(EG_EINVAL, "%s: '%s' is not a number", cls, field->name);
     if (above || field->max >= (double)INT64_MAX)
-        return eg_fail(EG_EINVAL, "%s: '%s' is %s, expected at least %s", cls, field->name, text[0], text[1]);
-    return eg_fail(EG_EINVAL, "%s: '%s' is %s, expected %s to %s", cls, field->name, text[0], text[1], text[2]);
+        return eg_fail(EG_EINVAL, "%s: '%s' is %s, expected at least %s%s", cls, field->name, text[0], text[1], hint);
+    return eg_fail(EG_EINVAL, "%s: '%s' is %s, expected %s to %s%s", cls, field->name, text[0], text[1], text[2], hint);
 }
 
 /* Both sizes in the field's range, which ends at EG__MAX_HW in any case; equal ones are then kept as a plain number. */
@@ -89,8 +89,8 @@ static eg_status check_hw(eg_module *m, const eg_field *field)
     bool open = field->max <= field->min; /* also where both are 0 */
     int64_t min = (int64_t)field->min, max = open ? EG__MAX_HW : (int64_t)EG_MIN(field->max, EG__MAX_HW);
     char text[EG__NUMBER_TEXT_SIZE];
-    EG_CHECK(h >= min && w >= min, EG_EINVAL, "%s: '%s' is %s, expected at least %" PRId64, m->cls->name, field->name,
-             eg__hw_text(*value, true, text), min);
+    EG_CHECK(h >= min && w >= min, EG_EINVAL, "%s: '%s' is %s, expected at least %" PRId64 "%s", m->cls->name,
+             field->name, eg__hw_text(*value, true, text), min, *value == 0 ? " (not given?)" : "");
     EG_CHECK(h <= max && w <= max, EG_EINVAL, "%s: '%s' is %s, expected at most %" PRId64, m->cls->name, field->name,
              eg__hw_text(*value, true, text), max);
     if (h == w)

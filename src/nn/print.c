@@ -21,7 +21,8 @@ static void describe_fields(const eg_module *m, eg__buf *buf)
     const eg_field *field;
     const char *separator = "";
     for (size_t i = 0; (field = eg__field_at(m->cls, i)) != NULL; i++) {
-        if (eg__field_is_default(m, field))
+        bool required = field->type == EG_FIELD_INT && field->def == 0; /* 0 is then a value like any other */
+        if (!required && eg__field_is_default(m, field))
             continue;
         eg__buf_printf(buf, "%s%s=", separator, field->name);
         eg__field_print(m, field, buf);

@@ -18,7 +18,7 @@ static void tell(const eg_search *s, const char *phase, size_t done, size_t tota
     const eg_search_options *o = &s->options;
     if (o->progress)
         o->progress(o->progress_payload, &(eg_progress){.phase = phase,
-                                                        .epoch = s->position.epoch,
+                                                        .epoch = s->choosing ? o->epochs : s->position.epoch,
                                                         .epochs = o->epochs,
                                                         .done = done,
                                                         .total = total,
@@ -70,7 +70,7 @@ static eg_status host_evaluate(void *payload, double *accuracy)
 static eg_status host_progress(void *payload, const char *what, size_t done, size_t total)
 {
     eg_search *s = payload;
-    tell(s, what ? what : "choose", done, total, NULL);
+    tell(s, what ? what : "candidates", done, total, NULL);
     EG_CHECK(!eg_context_canceled(s->options.ctx), EG_ECANCELED, "the search was canceled");
     return EG_OK;
 }
@@ -330,6 +330,7 @@ static eg_status write_arch(eg_search *s)
 
 static eg_status run(eg_search *s)
 {
+    s->started = true;
     if (s->arch)
         return write_arch(s); /* done before, here or in the run that goes on */
     while (!s->cls->no_training && s->position.epoch < s->options.epochs)
@@ -357,7 +358,7 @@ double eg_search_seconds(const eg_search *s)
 const eg_arch *eg_search_arch(const eg_search *s)
 {
     if (s && !s->arch)
-        eg_fail(EG_EINVAL, "the search has not been run");
+        eg_fail(EG_EINVAL, s->started ? "the search has not succeeded" : "the search has not been run");
     return s ? s->arch : eg__null(__func__, "search");
 }
 

@@ -28,6 +28,7 @@ struct eg_search {
     size_t n_known, known_capacity;
     size_t n_asked;
     bool choosing;
+    bool started; /* eg_search_run() was called */
     eg_rng rng_before_choice;
     eg_arch *arch;
     char *run, *checkpoint_path; /* NULL = none */

@@ -1,5 +1,9 @@
 /* The program as people use it: commands, results, help, and one clear sentence for each way of going wrong. */
+#define _XOPEN_SOURCE 700 /* for pseudo-terminals */
+
 #include "cli_support.h"
+
+#include <sys/ioctl.h>
 
 static char *directory; /* with the data and all runs of this file */
 
@@ -136,7 +140,8 @@ static void test_compare(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         expect_part("compare", o.out, rows[i]);
     outcome_free(o);
-    engraft_fails("compare --run @/found --control @/cs", 1, "params");
+    engraft_fails("compare --run @/found --control @/cs", 1, "/cs' is a search, not a retraining");
+    engraft_fails("eval --run @/cs", 1, "/cs' is a search, not a retraining");
     json_decref(search), json_decref(sides[0]), json_decref(sides[1]), json_decref(both);
 }
 
@@ -168,13 +173,47 @@ static void test_darts(void **state)
     json_decref(search);
 }
 
+/* Expects one line of a text: a word, spaces, a word, and whatever follows. */
+static void expect_row(const char *text, const char *first, const char *second)
+{
+    for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        size_t length = strlen(first);
+        if (strncmp(line, first, length) != 0 || line[length] != ' ')
+            continue;
+        const char *rest = line + length + strspn(line + length, " ");
+        if (strncmp(rest, second, strlen(second)) == 0 && strchr(" \n", rest[strlen(second)]))
+            return;
+    }
+    fail_msg("no row \"%s %s\" in: %s", first, second, text);
+}
+
 static void test_text_output(void **state)
 {
     (void)state;
-    outcome o = engraft(SEARCH "--strategy random --out @/text");
+    outcome o = engraft(SEARCH "--strategy random --epochs 3 --out @/text/");
     expect_status("search", &o, 0);
+    expect_part("search", o.err, "strategy 'random' trains nothing: '--epochs' has no effect");
     expect_part("search", o.out, "cell0_op1");
+    char next[2 * TEMPORARY_PATH_SIZE + 64];
+    snprintf(next, sizeof next, "engraft retrain --run %s/text --out %s/text-retrained\n", directory, directory);
+    expect_part("search", o.out, next);
+    expect_part("search", o.out, "/text/arch.json\n");
+    /* a choice whether to take one input is a yes or a no to people, the reference's form in files */
+    char path[TEMPORARY_PATH_SIZE], *file = slurp(temporary_path(directory, "text/arch.json", path));
+    bool taken = strstr(file, "\"cell0_shortcut\": \"\"") != NULL;
+    assert_true(taken || strstr(file, "\"cell0_shortcut\": []"));
+    free(file);
+    expect_row(o.out, "cell0_shortcut", taken ? "yes" : "no");
     outcome_free(o);
+    o = engraft("show --run @/text");
+    expect_status("show", &o, 0);
+    expect_row(o.out, "choice", "type");
+    expect_part("show", o.out, taken ? "input_choice  yes " : "input_choice  no ");
+    expect_part("show", o.out, "yes or no");
+    outcome_free(o);
+    json_t *show = engraft_json("show --run @/text --json");
+    assert_non_null(json_object_get(json_array_get(json_object_get(show, "mutables"), 0), "chosen"));
+    json_decref(show);
     o = engraft("show --space cells --channels 4 --layers 2");
     expect_status("show", &o, 0);
     expect_part("show", o.out, "LayerChoice");
@@ -270,7 +309,14 @@ static void test_wrong_use(void **state)
         {"search --choice best", "'evolution'"},
         {"search --out x", "option '--space NAME' is missing"},
         {"search --space cells", "option '--out DIR' is missing"},
-        {"search --epoch=3 --batc=0", "option '--batch'"}, /* short forms are allowed as long as they are clear */
+        {"search --epoch=3", "unknown option '--epoch=3': did you mean '--epochs'?"}, /* full names only */
+        {"search --epoch", "unknown option '--epoch': did you mean '--epochs'?"},
+        {"search --check 3", "unknown option '--check': did you mean '--checkpoint-seconds'?"},
+        {"search --hel", "unknown option '--hel': did you mean '--help'?"},
+        {"search --data mnist", "unknown data set 'mnist', expected 'fashion-mnist', "},
+        {"retrain --data idx:", "expected 'idx:DIR'"},
+        {"eval --data csv", "expected 'csv:FILE'"},
+        {"show --space cells --data fashion-mnist:x", "expected 'fashion-mnist'"},
         {"search --strategi spos", "unknown option '--strategi': did you mean '--strategy'?"},
         {"search --s spos", "unknown option '--s'"},
         {"search -x", "unknown option '-x'"},
@@ -307,7 +353,6 @@ static void test_bad_inputs(void **state)
     (void)state;
     write_to("plain", "x");
     engraft_fails("search --space cells --data idx:@/nowhere --out @/x", 1, "nowhere");
-    engraft_fails("search --space cells --data mnist --out @/x", 1, "mnist");
     engraft_fails(SEARCH "--strategy random --out @/plain", 1, "/plain'");
     engraft_fails(SEARCH "--strategy random --out @/plain/x", 1, "/plain");
     engraft_fails("retrain --run @/nowhere --out @/x", 1, "is no run");
@@ -321,8 +366,10 @@ static void test_bad_architectures(void **state)
 {
     (void)state;
     json_decref(engraft_json(SEARCH "--strategy random --out @/bad --json"));
-    engraft_fails(SEARCH "--strategy random --out @/bad", 1, "holds a run already");
-    engraft_fails("eval --run @/bad", 1, "no model.safetensors");
+    engraft_fails(SEARCH "--strategy random --out @/bad", 1,
+                  "/bad' holds a run already: add --resume or name another --out");
+    engraft_fails("search --resume --out @/nothing", 1, "/nothing' holds no run to resume");
+    engraft_fails("retrain --resume --out @/nothing", 1, "/nothing' holds no run to resume");
     engraft_fails("search --space cells --resume --out @/bad --seed 4", 1, "seed 3, not 4");
     write_to("bad/arch.json", "{\"cell0_op1\": \"nonsense\"}");
     engraft_fails("retrain --run @/bad --out @/y", 1, "cell0_");
@@ -337,6 +384,24 @@ static void test_bad_architectures(void **state)
     remove(temporary_path(directory, "bad/arch.json", path));
     write_to("bad/run.json", "{\"space\": \"cells\"}");
     engraft_fails("retrain --run @/bad --out @/y4", 1, "not finished");
+}
+
+/* A command that was wrong leaves nothing in the way of the right one. */
+static void test_right_after_wrong(void **state)
+{
+    (void)state;
+    json_decref(engraft_json(SEARCH "--strategy random --out @/right --json"));
+    char path[TEMPORARY_PATH_SIZE];
+    engraft_fails("retrain --space darts --arch @/right/arch.json --data idx:@ --out @/wrong", 1,
+                  "missing keys in the architecture: ");
+    engraft_fails("retrain --run @/right --layers 1 --out @/wrong", 1, "unexpected keys");
+    assert_int_not_equal(access(temporary_path(directory, "wrong", path), F_OK), 0);
+    json_decref(engraft_json("retrain --run @/right --epochs 1 --batch 16 --threads 1 --out @/wrong --json"));
+    engraft_fails("search --space darts --data idx:@ --layers 1000 --channels 4096 --out @/wrongs --batch 0", 2,
+                  "'--batch'");
+    write_to("table.csv", "1,2,0\n2,1,1\n3,4,0\n4,5,1\n5,6,0\n6,7,1\n");
+    engraft_fails("search --space cells --data csv:@/table.csv --out @/wrongs", 1, "image");
+    assert_int_not_equal(access(temporary_path(directory, "wrongs", path), F_OK), 0);
 }
 
 static void test_bad_checkpoint(void **state)
@@ -371,6 +436,40 @@ static void test_no_room(void **state)
     char *text = slurp(err);
     expect_part("search --help", text, "cannot write standard output");
     free(text);
+}
+
+/* On a terminal of 40 columns no line of progress is longer than 39. */
+static void test_narrow_terminal(void **state)
+{
+    (void)state;
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0)
+        skip();
+    const char *name = ptsname(terminal);
+    assert_non_null(name);
+    assert_int_equal(ioctl(terminal, TIOCSWINSZ, &(struct winsize){.ws_row = 24, .ws_col = 40}), 0);
+    char line[2048], out[TEMPORARY_PATH_SIZE], text[1 << 14];
+    snprintf(line, sizeof line,
+             "search --space cells --data idx:%s --channels 4 --layers 2 --strategy spos --epochs 2 --batch 16 "
+             "--evaluations 2 --threads 1 --out %s/narrow",
+             directory, directory);
+    pid_t child = start_program(line, temporary_path(directory, "stdout", out), name, RLIM_INFINITY);
+    size_t used = 0;
+    for (ssize_t n; (n = read(terminal, text + used, sizeof text - 1 - used)) > 0;)
+        used += (size_t)n;
+    text[used] = '\0';
+    close(terminal);
+    assert_int_equal(wait_program(child), 0);
+    expect_part("search", text, "epoch 2/2  train 3/3  acc1 "); /* no room for a bar */
+    expect_part("search", text, "candidates [");
+    expect_part("search", text, "] 2/2");
+    static const char redraw[] = "\r\033[K";
+    size_t lines = 0;
+    for (const char *p = text; (p = strstr(p, redraw)); lines++) {
+        p += strlen(redraw);
+        assert_true(strcspn(p, "\r\n") <= 39);
+    }
+    assert_true(lines >= 3);
 }
 
 static void test_interrupt(void **state)
@@ -409,8 +508,10 @@ int main(void)
         cmocka_unit_test(test_wrong_use),
         cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_bad_architectures),
+        cmocka_unit_test(test_right_after_wrong),
         cmocka_unit_test(test_bad_checkpoint),
         cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_narrow_terminal),
         cmocka_unit_test(test_interrupt),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -58,6 +58,13 @@ static void test_arrays(void **state)
     assert_refused(eg_dataset_from_arrays(ctx, data, EG_SHAPE(2), labels, 0, 3), EG_EINVAL, "0 samples");
     assert_refused(eg_dataset_open_with(&(eg_dataset_options){.ctx = ctx, .spec = "csv:x"}), EG_EINVAL, "struct_size");
     assert_refused(eg_dataset_open_with(NULL), EG_EINVAL, "options");
+    const char *const good[] = {"fashion-mnist", "idx:nowhere", "cifar10:x", "csv:a:b"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_ok(eg_dataset_check_spec(good[i])); /* no file is looked at */
+    assert_fails(eg_dataset_check_spec("mnist"), EG_EINVAL, "unknown data set 'mnist', expected 'fashion-mnist'");
+    assert_fails(eg_dataset_check_spec("csv:"), EG_EINVAL, "expected 'csv:FILE'");
+    assert_fails(eg_dataset_check_spec("fashion-mnist:x"), EG_EINVAL, "expected 'fashion-mnist'");
+    assert_fails(eg_dataset_check_spec(NULL), EG_EINVAL, "spec");
 }
 
 static void test_subset(void **state)

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs the build into a scratch prefix and builds a small consumer against it through pkg-config and through CMake.
+# Installs the build into a scratch prefix, which is not the one it was configured for, and builds small consumers against
+# it through pkg-config and through CMake; one in C++ where there is g++.
 # usage: run.sh SOURCE_DIR BUILD_DIR CC
 set -eu
 source=$1 build=$2 cc=$3
@@ -21,13 +22,16 @@ int main(void)
 EOF
 libdir=$(dirname "$(find "$work/prefix" -name 'libengraft.so')")
 export LD_LIBRARY_PATH="$libdir" PKG_CONFIG_PATH="$libdir/pkgconfig"
-sed "s|^prefix=.*|prefix=$work/prefix|; s|^libdir=.*|libdir=$libdir|; s|^includedir=.*|includedir=$work/prefix/include|" "$libdir/pkgconfig/engraft.pc" >"$work/engraft.pc"
-mv "$work/engraft.pc" "$libdir/pkgconfig/engraft.pc"
 
 "$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags engraft) "$work/consumer.c" $(pkg-config --libs engraft) -o "$work/by-pkg-config"
 [ "$("$work/by-pkg-config")" = "0.1.0 20" ] || { echo "the pkg-config consumer printed something else"; exit 1; }
 "$cc" -std=c11 $(pkg-config --cflags engraft) "$work/consumer.c" "$libdir/libengraft.a" $(pkg-config --static --libs-only-l engraft | sed 's/-lengraft//') -o "$work/by-static"
 [ "$("$work/by-static")" = "0.1.0 20" ] || { echo "the static consumer printed something else"; exit 1; }
+
+if command -v g++ >/dev/null; then
+    g++ -std=c++17 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags engraft) "$source/tests/install/consumer.cpp" $(pkg-config --libs engraft) -o "$work/by-cpp"
+    [ "$("$work/by-cpp")" = "0.1.0 512" ] || { echo "the C++ consumer printed something else"; exit 1; }
+fi
 
 cat >"$work/CMakeLists.txt" <<'EOF'
 cmake_minimum_required(VERSION 3.25)
@@ -39,4 +43,4 @@ EOF
 cmake -S "$work" -B "$work/build" -G Ninja -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/build" >/dev/null
 [ "$("$work/build/consumer")" = "0.1.0 20" ] || { echo "the CMake consumer printed something else"; exit 1; }
-echo "install: consumers by pkg-config, static library and CMake ok"
+echo "install: consumers by pkg-config, static library, C++ and CMake ok"

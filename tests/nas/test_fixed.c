@@ -102,6 +102,12 @@ static void keys_are_checked(void **state)
     assert_fails(eg_fixed_architecture(net, arch, &loose), EG_EINVAL, "missing keys in the architecture: 'merge'");
     assert_ok(eg_arch_set(arch, "merge", "[0]"));
     assert_fails(eg_apply_arch(net, arch), EG_EINVAL, "unexpected keys in the architecture: 'merg'");
+    for (int i = 0; i < 9; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "other%d", i);
+        assert_ok(eg_arch_set(arch, key, "0"));
+    }
+    assert_fails(eg_apply_arch(net, arch), EG_EINVAL, "'merg', 'other0', 'other1' and 7 more");
     assert_ok(eg_fixed_architecture(net, arch, &loose));
     assert_close(run_on_one(net), 1, 0);
     eg_arch_free(arch);
@@ -167,7 +173,7 @@ static void a_mutator_decides_while_it_is_attached(void **state)
     eg_mutator *mutator = eg_random_mutator_new(net);
     assert_ok(eg_mutator_set_arch(mutator, arch));
     assert_close(run_on_one(net), 10, 0);
-    assert_fails(eg_apply_arch(net, arch), EG_EINVAL, "the model has a RandomMutator: detach it before");
+    assert_fails(eg_apply_arch(net, arch), EG_EINVAL, "the model has a RandomMutator: let go of it with");
     eg_module *copy = eg_module_clone(net); /* follows no mutator, so what is fixed */
     assert_null(eg_module_mutator(copy));
     assert_close(run_on_one(copy), 101, 0);

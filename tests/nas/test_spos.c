@@ -30,7 +30,7 @@ static eg_module *make_chain(eg_context *ctx, int n)
 /* Judges by how many choices are "2". */
 typedef struct judge {
     eg_strategy *strategy;
-    size_t evaluations, progress, cancel_at;
+    size_t evaluations, progress, cancel_at, last_total;
     double best;
 } judge;
 
@@ -51,7 +51,8 @@ static eg_status count_progress(void *payload, const char *what, size_t done, si
 {
     judge *j = payload;
     assert_string_equal(what, "candidates");
-    assert_true(done < total);
+    assert_true(done == j->evaluations && done <= total); /* after each, and with the true number at the end */
+    j->last_total = total;
     if (j->cancel_at > 0 && done == j->cancel_at)
         return eg_fail(EG_ECANCELED, "canceled");
     j->progress++;
@@ -97,6 +98,7 @@ static void evolution_finds_the_best(void **state)
     assert_made(arch);
     assert_int_equal(s.judge.evaluations, 400);
     assert_int_equal(s.judge.progress, 400);
+    assert_int_equal(s.judge.last_total, 400);
     double evolved = s.judge.best;
     /* what was chosen is the best that was seen, and it is what the model now does */
     double chosen;
@@ -141,6 +143,7 @@ static void a_small_space_ends(void **state)
     eg_arch *arch = choose(&s);
     assert_made(arch);
     assert_int_equal(s.judge.evaluations, 9); /* all there are, each once */
+    assert_int_equal(s.judge.last_total, 9);
     assert_int_equal(record.lines, 1);
     assert_non_null(strstr(record.last, "no new architecture found after 9"));
     char *text = eg_arch_text(arch);

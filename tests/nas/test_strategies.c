@@ -92,9 +92,15 @@ static void starting_is_refused(void **state)
     assert_refused(eg_strategy_new(eg_strategy_find("darts"), net, optimizer, NULL, &options), EG_EINVAL,
                    "warmup is 2, expected 0 to 1");
     eg_module *plain = make_gain(ctx, 1);
-    assert_refused(eg_strategy_new(eg_strategy_find("darts"), plain, optimizer, NULL, NULL), EG_EINVAL,
+    for (const eg_strategy_class *const *s = eg_strategies(); *s != NULL; s++) {
+        assert_refused(eg_strategy_new(*s, plain, optimizer, NULL, NULL), EG_EINVAL, "the model has no open choice");
+        assert_null(eg_module_mutator(plain));
+    }
+    eg_module *inputs = eg_input_choice(ctx, .n_candidates = 2, .n_chosen = EG_N(1), .key = "in");
+    assert_refused(eg_strategy_new(eg_strategy_find("darts"), inputs, optimizer, NULL, NULL), EG_EINVAL,
                    "no layer choice");
-    assert_null(eg_module_mutator(plain));
+    assert_null(eg_module_mutator(inputs));
+    eg_module_release(inputs);
     eg_strategy *strategy = eg_strategy_new(eg_strategy_find("darts"), net, optimizer, NULL, NULL);
     assert_made(strategy);
     eg_step_result result;

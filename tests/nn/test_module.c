@@ -50,6 +50,22 @@ static eg_tensor *scale_forward(eg_module *self, eg_tensor *const *in, size_t n_
 static EG_CLASS(scale, .build = scale_build, .forward = scale_forward,
                 .fields = EG_FIELDS(EG_INT(scale, channels, .min = 1, .help = "channels in and out")));
 
+/* Zero is a number like any other here; it calls a module that it may lack. */
+typedef struct numbered {
+    eg_module base;
+    int64_t index;
+    eg_module *op;
+} numbered;
+
+static eg_tensor *numbered_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
+{
+    (void)n_in;
+    return eg_call(((numbered *)self)->op, in[0]);
+}
+
+static EG_CLASS(numbered, .forward = numbered_forward,
+                .fields = EG_FIELDS(EG_INT(numbered, index, EG_AT_LEAST(0), .help = "its number")));
+
 /* A block whose inner operation and norm are slots; `shortcut` may be the same module as `op`. */
 typedef struct block {
     eg_module base;
@@ -202,7 +218,13 @@ static void fields_are_checked(void **state)
 {
     (void)state;
     assert_null(eg_new(scale, ctx));
-    assert_message("scale: 'channels' is 0, expected at least 1");
+    assert_message("scale: 'channels' is 0, expected at least 1 (not given?)");
+    assert_null(eg_new(scale, ctx, .channels = -1));
+    assert_message("scale: 'channels' is -1, expected at least 1");
+    assert_null(eg_new(numbered, ctx, .index = -5));
+    assert_message("numbered: 'index' is -5, expected at least 0");
+    assert_null(eg_conv2d(ctx, 3, 4));
+    assert_message("Conv2d: 'kernel_size' is 0, expected at least 1 (not given?)");
     assert_null(eg_conv2d(ctx, 3, 4, EG_HW(3, 0)));
     assert_message("Conv2d: 'kernel_size' is (3, 0), expected at least 1");
     assert_null(eg_conv2d(ctx, 3, 4, 3, .padding = -1));
@@ -407,7 +429,20 @@ static void null_and_wrong_inputs_fail(void **state)
     assert_null(eg_call(m, NULL));
     assert_message("an input is NULL");
     assert_null(eg_call(NULL, eg_ones(ctx, EG_SHAPE(1, 1, 8, 8))));
-    eg_error_clear();
+    assert_message("eg_call: module is NULL");
+    assert_null(eg_module_call(NULL, NULL, 0));
+    assert_message("eg_call: module is NULL");
+    eg_module *outer = eg_sequential(ctx, EG_NAMED({"cell", eg_new(numbered, ctx)}));
+    assert_null(eg_call(outer, eg_ones(ctx, EG_SHAPE(1))));
+    assert_message("eg_call in forward of 'cell': module is NULL");
+    eg_module_release(outer);
+    outer = eg_new(numbered, ctx);
+    assert_null(eg_call(outer, eg_ones(ctx, EG_SHAPE(1))));
+    assert_message("eg_call in forward of 'numbered': module is NULL");
+    char *text = eg_module_text(outer); /* a number without a default is printed, 0 too */
+    assert_string_equal(text, "numbered(index=0)");
+    eg_free(text);
+    eg_module_release(outer);
     eg_tensor *x = eg_ones(ctx, EG_SHAPE(1, 1, 8, 8));
     assert_null(eg_call(m, x, x));
     assert_message("Sequential: got 2 inputs, expected 1");

@@ -163,7 +163,18 @@ static void test_options_refused(void **state)
     eg_search *s = eg_search_new(ctx, net, data, .strategy = "spos", .epochs = 1);
     assert_made(s);
     assert_refused(eg_search_arch(s), EG_EINVAL, "has not been run");
+    eg_context_cancel(ctx);
+    assert_fails(eg_search_run(s), EG_ECANCELED, "canceled");
+    eg_context_resume(ctx);
+    assert_refused(eg_search_arch(s), EG_EINVAL, "has not succeeded");
+    eg_arch *arch = eg_arch_parse("{}");
+    assert_fails(eg_apply_arch(net, arch), EG_EINVAL, "eg_search_free() or eg_mutator_detach()");
+    eg_arch_free(arch);
     eg_search_free(s);
+    const char *const strategies[] = {"darts", "spos", "random"};
+    for (size_t i = 0; i < 3; i++)
+        assert_refused(eg_search_new(ctx, plain, data, .strategy = strategies[i], .epochs = 1), EG_EINVAL,
+                       "the model has no open choice");
     eg_search_free(NULL);
     eg_module_release(net);
     eg_module_release(plain);
@@ -197,6 +208,52 @@ static void test_loss_not_finite(void **state)
         assert_ok(eg_tensor_read(eg_module_tensor(net, "7.bias"), after, 3));
         assert_memory_equal(before, after, sizeof before);
         assert_null(eg_tensor_grad(eg_module_tensor(net, "7.bias")));
+        eg_search_free(s);
+        eg_module_release(net);
+        eg_dataset_release(data);
+        eg_context_free(ctx);
+    }
+}
+
+typedef struct told {
+    size_t calls, done, total;
+    int64_t epoch;
+} told;
+
+static void note_candidates(void *payload, const eg_progress *progress)
+{
+    told *t = payload;
+    if (strcmp(progress->phase, "train") == 0)
+        return;
+    assert_string_equal(progress->phase, "candidates");
+    assert_int_equal(progress->epoch, progress->epochs);
+    if (t->calls++ == 0)
+        assert_int_equal(progress->done, 1);
+    t->done = progress->done;
+    t->total = progress->total;
+}
+
+/* The toy supernet has 3 * 2 architectures: more are asked for than there are, and less. */
+static void test_progress_ends_at_its_total(void **state)
+{
+    (void)state;
+    const struct {
+        const char *strategy;
+        int64_t evaluations;
+        size_t expected;
+    } cases[] = {{"spos", 30, 6}, {"spos", 4, 4}, {"random", 0, 1}};
+    for (size_t i = 0; i < 3; i++) {
+        eg_context *ctx = eg_context_new(.seed = 7, .threads = 1);
+        eg_dataset *data = toy_data(ctx, 24, 1);
+        eg_module *net = toy_supernet(ctx);
+        told t = {0};
+        eg_search *s = eg_search_new(ctx, net, data, .strategy = cases[i].strategy, .epochs = 1, .batch_size = 8,
+                                     .strategy_options = {.evaluations = cases[i].evaluations},
+                                     .progress = note_candidates, .progress_payload = &t);
+        assert_made(s);
+        assert_ok(eg_search_run(s));
+        assert_int_equal(t.done, cases[i].expected);
+        assert_int_equal(t.total, cases[i].expected);
         eg_search_free(s);
         eg_module_release(net);
         eg_dataset_release(data);
@@ -287,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_resume_refuses),
         cmocka_unit_test(test_options_refused),
         cmocka_unit_test(test_loss_not_finite),
+        cmocka_unit_test(test_progress_ends_at_its_total),
         cmocka_unit_test(test_candidates_leave_no_memory),
         cmocka_unit_test(test_odd_samples),
         cmocka_unit_test(test_canceled_searches_go_on),

@@ -79,8 +79,8 @@ static eg_tensor *cell_forward(eg_module *self, eg_tensor *const *in, size_t n_i
 
 static EG_NAMED_CLASS(
     cell, "Cell", .build = cell_build, .forward = cell_forward,
-    .fields = EG_FIELDS(EG_INT(cell, index, .min = 0, .max = -1, .help = "number of the cell, in its keys"),
-                        EG_INT(cell, channels, .min = 1, .max = -1, .help = "channels in and out"),
+    .fields = EG_FIELDS(EG_INT(cell, index, EG_AT_LEAST(0), .help = "number of the cell, in its keys"),
+                        EG_INT(cell, channels, EG_AT_LEAST(1), .help = "channels in and out"),
                         EG_FLOAT(cell, drop_path, .min = 0, .max = 1, .help = "layers dropped in training")));
 
 /* ---- the network ---- */

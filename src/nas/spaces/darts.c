@@ -93,9 +93,9 @@ static eg_tensor *darts_cell_forward(eg_module *self, eg_tensor *const *in, size
 
 static EG_NAMED_CLASS(
     darts_cell, "DartsCell", .build = darts_cell_build, .forward = darts_cell_forward, .n_inputs = 2,
-    .fields = EG_FIELDS(EG_INT(darts_cell, channels_pp, .min = 1, .max = -1, .help = "channels of the first input"),
-                        EG_INT(darts_cell, channels_p, .min = 1, .max = -1, .help = "channels of the second input"),
-                        EG_INT(darts_cell, channels, .min = 2, .max = -1, .help = "channels of a node"),
+    .fields = EG_FIELDS(EG_INT(darts_cell, channels_pp, EG_AT_LEAST(1), .help = "channels of the first input"),
+                        EG_INT(darts_cell, channels_p, EG_AT_LEAST(1), .help = "channels of the second input"),
+                        EG_INT(darts_cell, channels, EG_AT_LEAST(2), .help = "channels of a node"),
                         EG_BOOL(darts_cell, reduction_p, .help = "the first input's image is twice as large"),
                         EG_BOOL(darts_cell, reduction, .help = "halves the image"),
                         EG_FLOAT(darts_cell, drop_path, .min = 0, .max = 1, .help = "edges dropped in training")));
@@ -158,11 +158,10 @@ static eg_tensor *darts_network_forward(eg_module *self, eg_tensor *const *in, s
 
 static EG_NAMED_CLASS(
     darts_network, "DartsNetwork", .build = darts_network_build, .forward = darts_network_forward,
-    .fields = EG_FIELDS(EG_INT(darts_network, in_channels, .min = 1, .max = -1, .help = "channels of the image"),
-                        EG_INT(darts_network, classes, .min = 1, .max = -1, .help = "classes"),
-                        EG_INT(darts_network, channels, .min = 2, .max = -1, .def = CHANNELS,
-                               .help = "of the first cells"),
-                        EG_INT(darts_network, layers, .min = 1, .max = -1, .def = LAYERS, .help = "cells"),
+    .fields = EG_FIELDS(EG_INT(darts_network, in_channels, EG_AT_LEAST(1), .help = "channels of the image"),
+                        EG_INT(darts_network, classes, EG_AT_LEAST(1), .help = "classes"),
+                        EG_INT(darts_network, channels, EG_AT_LEAST(2), .def = CHANNELS, .help = "of the first cells"),
+                        EG_INT(darts_network, layers, EG_AT_LEAST(1), .def = LAYERS, .help = "cells"),
                         EG_FLOAT(darts_network, drop_path, .min = 0, .max = 1, .help = "edges dropped in training")));
 
 static eg_module *build(eg_context *ctx, const eg_space_options *o)

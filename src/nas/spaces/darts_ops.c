@@ -87,10 +87,11 @@ static eg_tensor *factorized_reduce_forward(eg_module *self, eg_tensor *const *i
     return eg_call(f->norm, eg_concat(halves, 2, 1));
 }
 
-static EG_NAMED_CLASS(
-    factorized_reduce, "FactorizedReduce", .build = factorized_reduce_build, .forward = factorized_reduce_forward,
-    .fields = EG_FIELDS(EG_INT(factorized_reduce, in_channels, .min = 1, .max = -1, .help = "channels in"),
-                        EG_INT(factorized_reduce, out_channels, .min = 2, .max = -1, .help = "channels out")));
+static EG_NAMED_CLASS(factorized_reduce, "FactorizedReduce", .build = factorized_reduce_build,
+                      .forward = factorized_reduce_forward,
+                      .fields = EG_FIELDS(EG_INT(factorized_reduce, in_channels, EG_AT_LEAST(1), .help = "channels in"),
+                                          EG_INT(factorized_reduce, out_channels, EG_AT_LEAST(2),
+                                                 .help = "channels out")));
 
 eg_module *eg__darts_factorized_reduce(eg_context *ctx, int64_t in_channels, int64_t out_channels)
 {

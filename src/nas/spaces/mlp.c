@@ -65,8 +65,8 @@ static eg_tensor *layer_forward(eg_module *self, eg_tensor *const *in, size_t n_
 
 static EG_NAMED_CLASS(
     mlp_layer, "MLPLayer", .build = layer_build, .forward = layer_forward,
-    .fields = EG_FIELDS(EG_INT(mlp_layer, index, .min = 0, .max = -1, .help = "number of the layer, in its keys"),
-                        EG_INT(mlp_layer, width, .min = 1, .max = -1, .help = "units in and out"),
+    .fields = EG_FIELDS(EG_INT(mlp_layer, index, EG_AT_LEAST(0), .help = "number of the layer, in its keys"),
+                        EG_INT(mlp_layer, width, EG_AT_LEAST(1), .help = "units in and out"),
                         EG_FLOAT(mlp_layer, drop_path, .min = 0, .max = 1, .help = "layers dropped in training")));
 
 /* ---- the network ---- */

@@ -159,21 +159,27 @@ static eg_status evaluate(evolution *e, eg_decisions *genes)
     return status;
 }
 
-static eg_status run(evolution *e)
+/* After each candidate; at the end all that there are have been done. */
+static eg_status tell(const evolution *e, size_t total)
 {
     const eg_strategy_host *host = e->strategy->host;
+    return host != NULL && host->progress != NULL ? host->progress(host->payload, "candidates", e->n, total) : EG_OK;
+}
+
+static eg_status run(evolution *e)
+{
     while (e->n < e->options->evaluations) {
-        if (host != NULL && host->progress != NULL)
-            EG_TRY(host->progress(host->payload, "candidates", e->n, e->options->evaluations));
         eg_decisions *genes;
         EG_TRY(make_next(e, &genes));
         if (genes == NULL) {
             eg_log(e->strategy->ctx, EG_LOG_INFO,
                    "%s: no new architecture found after %zu, the search space seems to have no more",
                    e->strategy->cls->name, e->n);
+            EG_TRY(tell(e, e->n));
             break;
         }
         EG_TRY(evaluate(e, genes));
+        EG_TRY(tell(e, e->options->evaluations));
     }
     return e->n > 0 ? follow(e, e->candidates[0].genes)
                     : eg_fail(EG_EINVAL, "%s: no candidate to choose", e->strategy->cls->name);
