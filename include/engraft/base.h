@@ -81,7 +81,7 @@ EG_API const eg_error *eg_error_first(void);
 EG_API void eg_error_clear(void);
 
 /** Records a failure and returns `status`: the only way to make one. Use it through eg_fail(). Texts are cut at 511
- *  bytes; `where` may be NULL. */
+ *  bytes, control characters in them become '?'; `where` may be NULL. */
 EG_API eg_status eg_fail_at(const char *where, eg_status status, const char *format, ...) EG_PRINTF(3, 4);
 /** return eg_fail(EG_EINVAL, "width is %d, expected 1 or more", width); */
 #define eg_fail(status, ...) eg_fail_at(__func__, (status), __VA_ARGS__)
@@ -182,7 +182,7 @@ EG_API void eg_free(void *memory);
 
 /** For "did you mean": the up to three names of `names` (n of them; NULL entries are passed over) nearest to `name` by
  *  edit distance, as "'a', 'b' or 'c'"; an empty text when none is near. Writes into `text` of `size` bytes (cut there)
- *  and returns it. */
+ *  and returns it; NULL and EINVAL when it is NULL. */
 EG_API const char *eg_closest_name(const char *name, const char *const *names, size_t n, char *text, size_t size);
 
 /* ---------------------------------------------------------------------------------------------- random numbers */
@@ -206,7 +206,7 @@ EG_API double eg_rng_uniform(eg_rng *rng);
 EG_API double eg_rng_normal(eg_rng *rng);
 /** Uniform in 0 .. n-1 without bias; n at least 1 (0 gives 0). */
 EG_API uint64_t eg_rng_below(eg_rng *rng, uint64_t n);
-/** Shuffles n numbers in place (Fisher-Yates). */
+/** Shuffles n numbers in place (Fisher-Yates). NULL for either does nothing but fail with EINVAL. */
 EG_API void eg_rng_shuffle(eg_rng *rng, int64_t *items, size_t n);
 
 /* ---------------------------------------------------------------------------------------------- options */

@@ -33,7 +33,7 @@ typedef struct eg_dataset_options {
  *                    as many classes as the training labels name, which must be 0 .. classes-1
  *    cifar10:DIR     data_batch_*.bin and test_batch.bin, or any *train*.bin and *test*.bin, plain or .gz
  *    csv:FILE        numbers separated by commas, label last (0, 1, ..), a header line without numbers allowed;
- *                    every fifth row is the test split
+ *                    decimal numbers, also in quotes; every fifth row is the test split
  *  Values are scaled to 0 .. 1 for images, then normalized by the mean and deviation of each channel (column) of the
  *  training split. NULL: EINVAL (unknown spec), ENOENT, EIO, EFORMAT (file, position, what was expected; labels out of
  *  range). */

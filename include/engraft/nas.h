@@ -162,7 +162,8 @@ EG_API void eg_decisions_free(eg_decisions *decisions);
 /** Sets or replaces the decision of a key, here by a 0/1 mask of n entries, which is copied. EINVAL for NULL. A failure
  *  leaves the set as it was. Whether n fits a choice is checked when it is followed. */
 EG_API eg_status eg_decisions_set_mask(eg_decisions *decisions, const char *key, const bool *mask, size_t n);
-/** The same with n weights, which are copied. EINVAL also for those that are not finite. */
+/** The same with n weights, which are copied. EINVAL also for those that are not finite or exceed float32.
+ */
 EG_API eg_status eg_decisions_set_weights(eg_decisions *decisions, const char *key, const double *weights, size_t n);
 /** The same with a tensor of weights, which is kept. ESHAPE when it has not one dimension. */
 EG_API eg_status eg_decisions_set_tensor(eg_decisions *decisions, const char *key, eg_tensor *weights);

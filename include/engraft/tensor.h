@@ -47,7 +47,7 @@ typedef struct eg_shape {
 EG_API bool eg_shape_equal(eg_shape a, eg_shape b);
 /** Number of elements; -1 when a size is negative or the product overflows. */
 EG_API int64_t eg_shape_numel(eg_shape shape);
-/** Writes "(64, 3, 32, 32)" into `text` of `size` bytes and returns it. */
+/** Writes "(64, 3, 32, 32)" into `text` of `size` bytes and returns it; NULL and EINVAL when it is NULL. */
 EG_API const char *eg_shape_format(eg_shape shape, char *text, size_t size);
 /** Room for any shape's text. */
 #define EG_SHAPE_TEXT_SIZE 160

@@ -90,6 +90,10 @@ uint64_t eg_rng_below(eg_rng *rng, uint64_t n)
 
 void eg_rng_shuffle(eg_rng *rng, int64_t *items, size_t n)
 {
+    if (n > 0 && (!rng || !items)) {
+        eg__null(__func__, rng ? "items" : "generator");
+        return;
+    }
     for (size_t i = n; i > 1; i--) {
         size_t j = (size_t)eg_rng_below(rng, i);
         int64_t item = items[i - 1];

@@ -56,16 +56,27 @@ void eg_error_clear(void)
     memset(&errors, 0, sizeof errors);
 }
 
+/* Messages quote what files hold: a name in one of them must start no line and command no terminal. */
+static void replace_controls(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        bool wide = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0; /* U+0080 .. U+009F in UTF-8 */
+        if (wide)
+            *c++ = '?';
+        if (wide || *c < 0x20 || *c == 0x7f)
+            *c = '?';
+    }
+}
+
 static void set_text(char *to, size_t size, const char *from)
 {
     size_t len = strlen(from);
-    if (len < size) {
-        memcpy(to, from, len + 1);
-        return;
+    memcpy(to, from, EG_MIN(len + 1, size));
+    if (len >= size) {
+        to[size - 1] = '\0';
+        memcpy(to + size - 4, "...", 3);
     }
-    memcpy(to, from, size - 1);
-    to[size - 1] = '\0';
-    memcpy(to + size - 4, "...", 3);
+    replace_controls(to);
 }
 
 static eg_status record(const char *where, eg_status status, const char *text)

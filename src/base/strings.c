@@ -80,9 +80,13 @@ const char *eg_closest_name(const char *name, const char *const *names, size_t n
         size_t distance;
     } best[MAX_HINTS + 1];
     size_t found = 0, length = name ? strlen(name) : MAX_NAME + 1;
+    if (!text)
+        return eg__null(__func__, "text");
     if (size > 0)
         text[0] = '\0';
-    if (length > MAX_NAME)
+    if (!names && n > 0)
+        eg__null(__func__, "names");
+    if (!names || length > MAX_NAME)
         return text;
     for (size_t i = 0; i < n; i++) {
         size_t other = names[i] ? strlen(names[i]) : MAX_NAME + 1;

@@ -30,17 +30,26 @@ static const char *skip_blanks(const char *at, const char *end)
     return at;
 }
 
-/* The number at `at` and what follows it; false when the field is not a number and nothing else. */
-static bool read_number(const char **at, const char *end, double *value)
+/* The number at `at`, perhaps in quotes, and what follows it; false when the field is not a number and nothing else.
+ * strtod() reads more than decimal numbers: "0x10", "nan". */
+static bool read_number(const char **at, const char *end, double *value, bool *decimal)
 {
     const char *start = skip_blanks(*at, end);
+    bool quoted = start < end && *start == '"';
+    start = skip_blanks(start + quoted, end);
     if (at_line_end(start, end))
         return false;
     char *stop;
     *value = strtod(start, &stop);
     if (stop == start)
         return false;
+    *decimal = strspn(start, "0123456789+-.eE") == (size_t)(stop - start);
     const char *next = skip_blanks(stop, end);
+    if (quoted) {
+        if (next == end || *next != '"')
+            return false;
+        next = skip_blanks(next + 1, end);
+    }
     *at = next;
     return at_line_end(next, end) || *next == ',';
 }
@@ -58,8 +67,9 @@ static bool is_header(const reader *r)
     const char *at = r->at;
     for (;;) {
         double value;
+        bool decimal;
         const char *field = at;
-        if (read_number(&field, r->end, &value))
+        if (read_number(&field, r->end, &value, &decimal))
             return false;
         while (!at_line_end(at, r->end) && *at != ',')
             at++;
@@ -96,12 +106,13 @@ static eg_status read_row(reader *r)
     eg__csv *csv = r->csv;
     for (size_t field = 1;; field++) {
         double value;
+        bool decimal;
         const char *start = skip_blanks(r->at, r->end);
         int length = 0;
         while (length < 40 && !at_line_end(start + length, r->end) && start[length] != ',')
             length++;
-        EG_CHECK(read_number(&r->at, r->end, &value), EG_EFORMAT, "'%s': line %zu, field %zu: '%.*s' is not a number",
-                 r->path, r->line, field, length, start);
+        EG_CHECK(read_number(&r->at, r->end, &value, &decimal) && decimal, EG_EFORMAT,
+                 "'%s': line %zu, field %zu: '%.*s' is not a decimal number", r->path, r->line, field, length, start);
         bool last = at_line_end(r->at, r->end);
         if (last && csv->rows == 0)
             csv->columns = field - 1;

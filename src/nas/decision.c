@@ -3,6 +3,7 @@
  */
 #include "nas/internal.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,9 @@ eg_status eg_decisions_set_weights(eg_decisions *decisions, const char *key, con
     EG_CHECK(decisions != NULL && key != NULL && weights != NULL, EG_EINVAL, "no decisions, key or weights were given");
     for (size_t i = 0; i < n; i++)
         EG_CHECK(isfinite(weights[i]), EG_EINVAL, "weight %zu of '%s' is not a finite number", i, key);
+    for (size_t i = 0; i < n; i++)
+        EG_CHECK(fabs(weights[i]) <= (double)FLT_MAX, EG_EINVAL, "weight %zu of '%s' is %g, outside of float32", i, key,
+                 weights[i]);
     eg_decision *decision = new_decision(n);
     if (decision != NULL && n > 0)
         memcpy(decision->weights, weights, n * sizeof(*weights));

@@ -111,8 +111,9 @@ eg_status eg__sample_uniform(const eg_mutator *mutator, eg_rng *rng, eg_decision
 
 /* ---- strategies ---- */
 
-/** Forward, loss and backward of one batch on a tape of its own, under decisions sampled on it. */
-eg_status eg__strategy_backward(eg_strategy *self, const eg_batch *batch, eg_step_result *result);
+/** Forward, loss and backward of one batch on a tape of its own, under decisions sampled on it. EINVAL for a loss that
+ * is not finite, with the advice to lower `rates`, the options that may have led there. */
+eg_status eg__strategy_backward(eg_strategy *self, const eg_batch *batch, const char *rates, eg_step_result *result);
 /** Clips and applies the gradients of the shared weights, which are none afterwards, also after a failure. */
 eg_status eg__strategy_update(eg_strategy *self);
 

@@ -83,7 +83,7 @@ void eg_strategy_free(eg_strategy *strategy)
 
 /* ---- steps ---- */
 
-static eg_status backward(eg_strategy *self, const eg_batch *batch, eg_step_result *result)
+static eg_status backward(eg_strategy *self, const eg_batch *batch, const char *rates, eg_step_result *result)
 {
     EG_TRY(eg_mutator_reset(self->mutator));
     eg_tensor *logits = eg_call(self->model, batch->x);
@@ -91,18 +91,20 @@ static eg_status backward(eg_strategy *self, const eg_batch *batch, eg_step_resu
     if (loss == NULL)
         return eg_error_last()->code;
     *result = (eg_step_result){.loss = eg_tensor_item(loss), .accuracy = eg_accuracy(logits, batch->y)};
-    EG_CHECK(isfinite(result->loss), EG_EINVAL, "the loss is %g: a lower learning rate may help", result->loss);
+    /* the sign of what is no number says nothing */
+    EG_CHECK(isfinite(result->loss), EG_EINVAL, "the loss is %g: a lower learning rate may help (%s)",
+             isnan(result->loss) ? (double)NAN : (double)result->loss, rates);
     return eg_backward(loss);
 }
 
-eg_status eg__strategy_backward(eg_strategy *self, const eg_batch *batch, eg_step_result *result)
+eg_status eg__strategy_backward(eg_strategy *self, const eg_batch *batch, const char *rates, eg_step_result *result)
 {
     EG_CHECK(batch != NULL && batch->x != NULL && batch->y != NULL, EG_EINVAL, "%s: no batch was given",
              self->cls->name);
     eg_tape *tape = eg_tape_begin(self->ctx, EG_RECORD);
     if (tape == NULL)
         return EG_ENOMEM;
-    eg_status status = backward(self, batch, result);
+    eg_status status = backward(self, batch, rates, result);
     eg_tape_end(tape);
     return status;
 }

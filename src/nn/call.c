@@ -198,6 +198,8 @@ eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor 
 {
     if (m == NULL)
         return no_module(in, n_in);
+    if (in == NULL && n_in > 0)
+        return eg__null(m->cls->name, "the list of inputs");
     for (size_t i = 0; i < n_in; i++) {
         if (in[i] == NULL)
             return eg__null(m->cls->name, "an input");

@@ -54,12 +54,12 @@ EG_NAMED_CLASS(eg_module_list, "ModuleList",
 eg_status eg_append(eg_module *container, eg_module *child)
 {
     if (!eg_is_a(container, &eg_sequential_class) && !eg_is_a(container, &eg_module_list_class)) {
-        eg_module_release(child);
-        if (container == NULL) {
+        if (container == NULL)
             eg__null(__func__, "container");
-            return eg_error_last()->code;
-        }
-        return eg_fail(EG_EINVAL, "module is a %s, expected a Sequential or ModuleList", container->cls->name);
+        else
+            eg_fail(EG_EINVAL, "module is a %s, expected a Sequential or ModuleList", container->cls->name);
+        eg_module_release(child);
+        return eg_error_last()->code;
     }
     char name[24];
     size_t number = eg_module_n_children(container);

@@ -64,8 +64,8 @@ bool eg_is_a(const eg_module *m, const eg_class *cls)
 
 void *eg_module_cast(eg_module *m, const eg_class *cls)
 {
-    if (m == NULL)
-        return eg__null(__func__, "module");
+    if (m == NULL || cls == NULL)
+        return eg__null(__func__, m == NULL ? "module" : "class");
     if (!eg_is_a(m, cls)) {
         eg_fail(EG_EINVAL, "module is a %s, expected a %s", m->cls->name, cls->name);
         return NULL;

@@ -136,8 +136,10 @@ eg_status eg_module_add_child(eg_module *m, const char *name, eg_module **field,
     if (child == NULL)
         return missing(m, "child", name == NULL ? "" : name);
     eg_status status = put_new_child(m, name, field, child);
-    eg_module_release(child);
-    return status == EG_OK ? EG_OK : remember(m, status);
+    if (status != EG_OK)
+        remember(m, status);
+    eg_module_release(child); /* it may be m itself, or the last to hold m */
+    return status;
 }
 
 static eg_status add_tensor(eg_module *m, const char *name, eg_slot_kind kind, eg_tensor **field, eg_tensor *t)

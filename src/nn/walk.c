@@ -37,19 +37,19 @@ static eg_status walk_module(walk *w, eg_module *m)
     EG_TRY(eg__ptr_map_add(&w->seen, m, &added));
     if (!added)
         return EG_OK;
+    eg_module_retain(m);
     eg_status status = w->visit(w->payload, text_of(&w->path), m);
     size_t len = w->path.len;
-    /* The visitor may change the slots of m: they are looked at anew each time. */
+    /* The visitor may change the slots of m, or let go of m: they are looked at anew each time, and m is held. */
     for (size_t i = 0; status == EG_OK && i < m->n_slots; i++) {
         if (m->slots[i].kind != EG_SLOT_CHILD || *eg__slot_child(&m->slots[i]) == NULL)
             continue;
-        eg_module *child = eg_module_retain(*eg__slot_child(&m->slots[i]));
         status = enter(&w->path, m->slots[i].name);
         if (status == EG_OK)
-            status = walk_module(w, child);
+            status = walk_module(w, *eg__slot_child(&m->slots[i]));
         leave(&w->path, len);
-        eg_module_release(child);
     }
+    eg_module_release(m);
     return status;
 }
 
@@ -73,11 +73,17 @@ typedef struct tensor_walk {
 
 static eg_status walk_slots(tensor_walk *w, eg_module *m, eg_slot_kind kind);
 
+/* Here too the visitor may change the tree: what is visited is held, and no slot is used after it. */
 static eg_status walk_tensors(tensor_walk *w, eg_module *m)
 {
-    EG_TRY(walk_slots(w, m, EG_SLOT_PARAMETER));
-    EG_TRY(walk_slots(w, m, EG_SLOT_BUFFER));
-    return walk_slots(w, m, EG_SLOT_CHILD);
+    eg_module_retain(m);
+    eg_status status = walk_slots(w, m, EG_SLOT_PARAMETER);
+    if (status == EG_OK)
+        status = walk_slots(w, m, EG_SLOT_BUFFER);
+    if (status == EG_OK)
+        status = walk_slots(w, m, EG_SLOT_CHILD);
+    eg_module_release(m);
+    return status;
 }
 
 static eg_status walk_slot(tensor_walk *w, eg_slot *slot)
@@ -87,7 +93,12 @@ static eg_status walk_slot(tensor_walk *w, eg_slot *slot)
         return child == NULL ? EG_OK : walk_tensors(w, child);
     }
     eg_tensor *t = *eg__slot_tensor(slot);
-    return eg_is_none(t) ? EG_OK : w->visit(w->payload, text_of(&w->path), slot->kind, t);
+    if (t == NULL || eg_is_none(t))
+        return EG_OK;
+    eg_tensor_keep(t);
+    eg_status status = w->visit(w->payload, text_of(&w->path), slot->kind, t);
+    eg_tensor_release(t);
+    return status;
 }
 
 static eg_status walk_slots(tensor_walk *w, eg_module *m, eg_slot_kind kind)

@@ -227,7 +227,9 @@ static eg_status resolve_range(const eg__slice_attrs *attrs, eg_shape x, range *
              attrs->dim, EG__TEXT(x));
     EG_CHECK(stop > start, EG_EINVAL, "nothing lies between start %lld and stop %lld in dimension %d of an input %s",
              (long long)attrs->start, (long long)attrs->stop, attrs->dim, EG__TEXT(x));
-    *r = (range){.dim = dim, .start = start, .length = (stop - start - 1) / attrs->step + 1, .step = attrs->step};
+    int64_t length = (stop - start - 1) / attrs->step + 1;
+    /* a single element is stepped over to nowhere: its step may be more than a stride can hold */
+    *r = (range){.dim = dim, .start = start, .length = length, .step = length == 1 ? 1 : attrs->step};
     return EG_OK;
 }
 

@@ -527,6 +527,11 @@ static void test_inputs_that_are_refused(void **state)
     assert_refused(eg_apply(NULL, &x, 1, NULL), EG_EINVAL, "operation is NULL");
     assert_refused(eg_apply(&view_op, &x, 1, NULL), EG_EINVAL, "tail: attributes are missing");
     assert_refused(tail(x, 3), EG_ESHAPE, "tail: start 3 lies past the end");
+    assert_fails(eg_op_save(NULL, x), EG_EINVAL, "call is NULL");
+    assert_refused(eg_op_grad_new(NULL, 0), EG_EINVAL, "record is NULL");
+    assert_fails(eg_op_grad_pass(NULL, 0, x), EG_EINVAL, "record is NULL");
+    assert_fails(eg_op_grad_pass(&(eg_op_grad){.n_in = 1, .needs_grad = (bool[]){true}}, 0, NULL), EG_EINVAL,
+                 "gradient is NULL");
     eg_op old = mul_op;
     old.struct_size = 8;
     assert_refused(eg_apply(&old, (eg_tensor *[]){x, x}, 2, NULL), EG_EINVAL, "struct_size is 8");

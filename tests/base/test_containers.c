@@ -125,6 +125,14 @@ static void test_closest(void **state)
     memset(longest, 'a', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     assert_string_equal(closest(longest, text, sizeof text), "");
+    assert_string_equal(eg_closest_name("x", NULL, 0, text, sizeof text), "");
+    assert_int_equal(eg_error_last()->code, EG_OK);
+    assert_string_equal(eg_closest_name("x", NULL, 1, text, sizeof text), "");
+    assert_int_equal(eg_error_last()->code, EG_EINVAL);
+    eg_error_clear();
+    assert_true(closest("rleu", NULL, 8) == NULL);
+    assert_int_equal(eg_error_last()->code, EG_EINVAL);
+    eg_error_clear();
 }
 
 int main(void)

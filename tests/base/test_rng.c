@@ -114,6 +114,15 @@ static void test_shuffle(void **state)
         assert_int_equal(seen[i], 1);
     assert_in_range(fixed, 0, 10);
     eg_rng_shuffle(&rng, items, 0);
+    eg_rng_shuffle(&rng, NULL, 0);
+    assert_int_equal(eg_error_last()->code, EG_OK);
+    eg_rng_shuffle(&rng, NULL, 5);
+    assert_int_equal(eg_error_last()->code, EG_EINVAL);
+    assert_string_equal(eg_error_last()->message, "eg_rng_shuffle: items is NULL");
+    eg_error_clear();
+    eg_rng_shuffle(NULL, items, 5);
+    assert_int_equal(eg_error_last()->code, EG_EINVAL);
+    eg_error_clear();
 }
 
 static void test_context_stream(void **state)

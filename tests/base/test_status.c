@@ -81,6 +81,18 @@ static void test_long_texts_are_cut(void **state)
     assert_in_range(strlen(eg_error_last()->where), 30, 63);
 }
 
+static void test_control_characters_are_replaced(void **state)
+{
+    (void)state;
+    eg_fail(EG_EFORMAT, "no operation '%s'", "a\nb\x1b[31m\tc\x7f");
+    assert_string_equal(eg_error_last()->message, "no operation 'a?b?[31m?c?'");
+    assert_string_equal(eg_error_first()->message, "no operation 'a?b?[31m?c?'");
+    eg__fail_prefix(EG_EFORMAT, "run '%s'", "x\r");
+    assert_string_equal(eg_error_last()->message, "run 'x?': no operation 'a?b?[31m?c?'");
+    eg_fail(EG_EFORMAT, "%s", "\xc2\x9b[2J \xc3\xa9 \xc2\xb5 \xc2"); /* U+009B starts a command too */
+    assert_string_equal(eg_error_last()->message, "??[2J \xc3\xa9 \xc2\xb5 \xc2");
+}
+
 static void test_a_message_may_quote_the_last_one(void **state)
 {
     (void)state;
@@ -174,6 +186,7 @@ int main(void)
         cmocka_unit_test_setup(test_prefix, setup),
         cmocka_unit_test_setup(test_prefix_of_a_failure_that_left_no_text, setup),
         cmocka_unit_test_setup(test_long_texts_are_cut, setup),
+        cmocka_unit_test_setup(test_control_characters_are_replaced, setup),
         cmocka_unit_test_setup(test_a_message_may_quote_the_last_one, setup),
         cmocka_unit_test_setup(test_null, setup),
         cmocka_unit_test_setup(test_marks, setup),

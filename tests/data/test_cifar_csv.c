@@ -143,6 +143,25 @@ static void test_csv(void **state)
     eg_dataset_release(test);
 }
 
+static void test_csv_quoted(void **state)
+{
+    fixture *f = *state;
+    const char *texts[] = {"\"1\",\" 2.5 \",\"0\"\n3,\"4\" ,1\n5,6,0\n7,8,0\n9,10,1\n",
+                           "\"a, b\",\"c\"\n1,2.5,0\n3,4,1\n5,6,0\n7,8,0\n9,10,1\n"};
+    for (size_t i = 0; i < 2; i++) {
+        eg_dataset *train = open_text(f, texts[i], EG_TRAIN, true);
+        assert_made(train);
+        assert_int_equal(eg_dataset_size(train), 4);
+        float row[2];
+        int64_t label;
+        assert_ok(eg_dataset_read(train, 0, row, &label));
+        assert_true(row[0] == 1 && row[1] == 2.5f && label == 0);
+        assert_ok(eg_dataset_read(train, 1, row, &label));
+        assert_true(row[0] == 3 && row[1] == 4 && label == 1);
+        eg_dataset_release(train);
+    }
+}
+
 static void test_csv_normalized(void **state)
 {
     fixture *f = *state;
@@ -168,20 +187,24 @@ static void test_csv_broken(void **state)
         {"", "has no rows"},
         {"a,b,c\n", "has no rows"},
         {"1,2,0\n", "has 1 rows, expected at least 5"},
-        {"1,2,0\n1,x,0\n", "line 2, field 2: 'x' is not a number"},
-        {"1,2,0\n1,,0\n", "line 2, field 2: '' is not a number"},
-        {"1,2,0\n1,2,\n", "line 2, field 3: '' is not a number"},
+        {"1,2,0\n1,x,0\n", "line 2, field 2: 'x' is not a decimal number"},
+        {"1,2,0\n1,,0\n", "line 2, field 2: '' is not a decimal number"},
+        {"1,2,0\n1,2,\n", "line 2, field 3: '' is not a decimal number"},
         {"1,2,0\n1,2\n", "line 2 has 2 fields, expected 3"},
         {"1,2,0\n1,2,3,0\n", "line 2 has more than 3 fields"},
         {"1\n2\n", "line 1 has 1 fields, expected 2"},
-        {"1,a,0\n", "line 1, field 2: 'a' is not a number"},
+        {"1,a,0\n", "line 1, field 2: 'a' is not a decimal number"},
         {"1,2,0\n1,2,-1\n", "line 2: label -1, expected a class"},
         {"1,2,0\n1,2,1.5\n", "line 2: label 1.5, expected a class"},
         {"1,2,0\n1,2,1e9\n", "line 2: label 1e+09, expected a class"},
-        {"1,2,0\n1,2,nan\n", "line 2: label nan, expected a class"},
-        {"1,2,0\n1,inf,1\n", "line 2, field 2: inf is outside of float32"},
+        {"1,2,0\n1,2,nan\n", "line 2, field 3: 'nan' is not a decimal number"},
+        {"1,2,0\n1,inf,1\n", "line 2, field 2: 'inf' is not a decimal number"},
         {"1,2,0\n1,1e99,1\n", "line 2, field 2: 1e+99 is outside of float32"},
         {"1,2,0\n1,2,0 7\n", "line 2, field 3"},
+        {"1,2,0\n0x10,2,0\n", "line 2, field 1: '0x10' is not a decimal number"},
+        {"0x10,0x2,0x0\n1,2,0\n", "line 1, field 1: '0x10' is not a decimal number"}, /* no header */
+        {"1,2,0\n1,\"2,0\n", "line 2, field 2: '\"2' is not a decimal number"},
+        {"1,2,0\n1,2\",0\n", "line 2, field 2: '2\"' is not a decimal number"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_refused(open_text(f, cases[i].text, EG_TRAIN, false), EG_EFORMAT, cases[i].message);
@@ -212,6 +235,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cifar_other_names, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cifar_broken, setup, teardown),
         cmocka_unit_test_setup_teardown(test_csv, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_csv_quoted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_csv_normalized, setup, teardown),
         cmocka_unit_test_setup_teardown(test_csv_broken, setup, teardown),
         cmocka_unit_test_setup_teardown(test_csv_locale, setup, teardown),

@@ -49,6 +49,8 @@ static const value_case value_cases[] = {
     {"0.5", 0, "'k' is 0.5, expected"},
     {"[0.5, 0.5]", 0, "'k' is 0.5, expected"},
     {"\"zz\"", 0, "'k' is \"zz\", expected 'p', 'q' or 'r'"},
+    {"[1e308, 0.0, 0.0]", 0, "weight 0 of 'k' is 1e+308, outside of float32"},
+    {"[0.0, 0.0, -3.5e38]", 0, "weight 2 of 'k' is -3.5e+38, outside of float32"},
     {"true", 0, "'k' is true, expected"},
     {"[true, true]", 0, "'k' is true, expected"},
 };

@@ -366,6 +366,12 @@ static void modules_cannot_contain_themselves(void **state)
     assert_message("cannot contain itself");
     assert_int_equal(outer->refs, 1);
     eg_module_release(outer);
+    eg_module *alone = eg_sequential(ctx); /* the failure is recorded before the only reference ends */
+    assert_int_equal(eg_append(alone, alone), EG_EINVAL);
+    assert_message("cannot contain itself");
+    alone = eg_relu(ctx);
+    assert_int_equal(eg_append(alone, alone), EG_EINVAL);
+    assert_message("module is a ReLU, expected a Sequential or ModuleList");
 }
 
 static void remove_child_takes_the_slot_away(void **state)
@@ -432,6 +438,10 @@ static void null_and_wrong_inputs_fail(void **state)
     assert_message("eg_call: module is NULL");
     assert_null(eg_module_call(NULL, NULL, 0));
     assert_message("eg_call: module is NULL");
+    assert_null(eg_module_call(m, NULL, 1));
+    assert_message("the list of inputs is NULL");
+    assert_null(eg_module_cast(m, NULL));
+    assert_message("eg_module_cast: class is NULL");
     eg_module *outer = eg_sequential(ctx, EG_NAMED({"cell", eg_new(numbered, ctx)}));
     assert_null(eg_call(outer, eg_ones(ctx, EG_SHAPE(1))));
     assert_message("eg_call in forward of 'cell': module is NULL");
@@ -663,6 +673,50 @@ static void walks_go_parents_first(void **state)
     eg_module_release(m);
 }
 
+typedef struct pruning {
+    eg_module *root;
+    char text[200];
+} pruning;
+
+/* Takes away the branch under way, then the root. */
+static eg_status prune(void *payload, const char *path, eg_slot_kind kind, eg_tensor *t)
+{
+    pruning *p = payload;
+    assert_int_equal(note_tensor(p->text, path, kind, t), EG_OK);
+    if (strcmp(path, "a.0.weight") == 0)
+        assert_int_equal(eg_module_remove_child(p->root, "a"), EG_OK);
+    if (strcmp(path, "c.weight") == 0) {
+        eg_module_release(p->root);
+        p->root = NULL;
+    }
+    assert_int_equal(eg_tensor_dtype(t), EG_F32);
+    return EG_OK;
+}
+
+static eg_status release_root(void *payload, const char *path, eg_module *m)
+{
+    pruning *p = payload;
+    strcat(strcat(p->text, path), ";");
+    if (m == p->root) {
+        p->root = NULL;
+        eg_module_release(m);
+    }
+    return EG_OK;
+}
+
+static void walks_outlive_what_visitors_take_away(void **state)
+{
+    (void)state;
+    pruning p = {.root = eg_sequential(ctx, EG_NAMED({"a", eg_sequential(ctx, EG_MODULES(eg_linear(ctx, 1, 1)))},
+                                                     {"b", eg_linear(ctx, 1, 1)}, {"c", eg_linear(ctx, 1, 1)}))};
+    assert_int_equal(eg_module_walk_tensors(p.root, prune, &p), EG_OK);
+    assert_string_equal(p.text, "p:a.0.weight;p:a.0.bias;p:c.weight;p:c.bias;"); /* "b" moved to where "a" was */
+    assert_null(p.root);
+    p = (pruning){.root = eg_sequential(ctx, EG_MODULES(eg_relu(ctx)))};
+    assert_int_equal(eg_module_walk(p.root, release_root, &p), EG_OK);
+    assert_string_equal(p.text, ";0;");
+}
+
 int main(void)
 {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
@@ -686,6 +740,7 @@ int main(void)
         TEST(modes_reach_all_modules),
         TEST(zero_grad_drops_gradients),
         TEST(walks_go_parents_first),
+        TEST(walks_outlive_what_visitors_take_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

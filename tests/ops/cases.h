@@ -416,6 +416,7 @@ static const op_case op_cases[] = {
     {"permute", "4-d", run_permute, "n", {S(2, 3, 4, 5)}, {4, 0, 2, 3, 1}, {0}},
     {"permute", "transpose", run_permute, "n", {S(3, 5)}, {2, -1, 0}, {0}},
     {"slice", "channels", run_slice, "n", {S(2, 24, 3, 2)}, {1, 3, -2, 1}, {0}},
+    {"slice", "far step", run_slice, "n", {S(2, 6)}, {0, 1, INT64_MAX, INT64_MAX}, {0}},
     {"slice", "every third", run_slice, "n", {S(3, 7)}, {-1, 0, INT64_MAX, 3}, {0}},
     {"slice", "split", run_split, "n", {S(2, 7, 3, 2)}, {3, 1}, {0}},
     {"concat", "channels", run_concat, "nnn", {S(2, 1, 4, 3), S(2, 3, 4, 3), S(2, 24, 4, 3)}, {3, 1}, {0}},

@@ -74,6 +74,10 @@ static void test_views_share_numbers(void **state)
     (void)state;
     eg_tensor *x = t(EG_SHAPE(2, 4, 3, 3)), *one = t(EG_SHAPE(5, 7, 1, 1));
     assert_ptr_equal(eg_slice(x, 1, 1, 3, 1)->storage, x->storage);
+    eg_tensor *first = eg_slice(x, 0, 0, INT64_MAX, INT64_MAX); /* a step that no stride can hold */
+    assert_int_equal(eg_tensor_size(first, 0), 1);
+    assert_int_equal(eg_tensor_numel(first), eg_tensor_numel(x) / eg_tensor_size(x, 0));
+    assert_int_equal(first->strides[0], x->strides[0]);
     assert_ptr_equal(eg_permute(x, EG_SHAPE(0, 2, 3, 1))->storage, x->storage);
     assert_ptr_equal(eg_reshape(x, EG_SHAPE(2, 2, 2, 9))->storage, x->storage); /* height and width are one run */
     assert_ptr_equal(eg_f_flatten(one, 1, -1)->storage, one->storage);

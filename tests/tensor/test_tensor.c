@@ -243,6 +243,8 @@ static void test_tuples(void **state)
     assert_refused(eg_tuple(ctx, &(eg_tensor *){NULL}, 1), EG_EINVAL, "an item is NULL");
     assert_refused(eg_tuple(ctx, items, 1025), EG_EINVAL, "at most 1024");
     assert_int_equal(eg_tuple_size(eg_tuple(ctx, NULL, 0)), 0);
+    assert_refused(eg_tuple(ctx, NULL, 1), EG_EINVAL, "the list of items is NULL");
+    assert_refused(eg_shape_format(EG_SHAPE(2), NULL, 8), EG_EINVAL, "text is NULL");
 }
 
 /* ---- views and copies ---- */

@@ -78,7 +78,7 @@ struct eg_op {
 EG_API eg_tensor *eg_apply(const eg_op *op, eg_tensor *const *in, size_t n_in, const void *attrs);
 
 /** In forward: keeps a tensor (an input, an output, or a new one) until backward has passed. A no-op when not
- *  recording. */
+ *  recording. EINVAL for NULL. */
 EG_API eg_status eg_op_save(eg_op_call *call, eg_tensor *t);
 
 /** In backward: makes grad_in[i] a new tensor of the input's type and shape, not initialized, and returns it, lent;

@@ -88,7 +88,7 @@ static eg_status arch_step(darts_strategy *darts, const eg_batch *valid)
 {
     eg_step_result ignored;
     EG_TRY(differentiate(darts, false));
-    EG_TRY(eg__strategy_backward(&darts->base, valid, &ignored));
+    EG_TRY(eg__strategy_backward(&darts->base, valid, "lr or arch_lr", &ignored));
     EG_TRY(eg_optimizer_step(darts->arch_optimizer));
     eg_optimizer_zero_grad(darts->arch_optimizer);
     return EG_OK;
@@ -97,11 +97,12 @@ static eg_status arch_step(darts_strategy *darts, const eg_batch *valid)
 static eg_status train_step(eg_strategy *self, const eg_batch *train, const eg_batch *valid, eg_step_result *result)
 {
     darts_strategy *darts = (darts_strategy *)self;
-    eg_status status = self->trained >= self->options.warmup ? arch_step(darts, valid) : EG_OK;
+    bool arch_moves = self->trained >= self->options.warmup;
+    eg_status status = arch_moves ? arch_step(darts, valid) : EG_OK;
     eg_status back = differentiate(darts, true); /* also after a failure: the model is the user's */
     EG_TRY(status);
     EG_TRY(back);
-    EG_TRY(eg__strategy_backward(self, train, result));
+    EG_TRY(eg__strategy_backward(self, train, arch_moves ? "lr or arch_lr" : "lr", result));
     return eg__strategy_update(self);
 }
 

@@ -37,7 +37,7 @@ static eg_status start(eg_strategy *self)
 static eg_status train_step(eg_strategy *self, const eg_batch *train, const eg_batch *valid, eg_step_result *result)
 {
     (void)valid;
-    EG_TRY(eg__strategy_backward(self, train, result));
+    EG_TRY(eg__strategy_backward(self, train, "lr", result));
     return eg__strategy_update(self);
 }
 
