@@ -231,8 +231,8 @@ static eg_status record(application *app)
 
 eg_status eg_op_save(eg_op_call *call, eg_tensor *t)
 {
-    if (!t) {
-        eg__null(__func__, "tensor");
+    if (!call || !t) {
+        eg__null(__func__, call ? "tensor" : "call");
         return eg_error_last()->code;
     }
     application *app = call->record;

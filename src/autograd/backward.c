@@ -57,6 +57,7 @@ static eg_status add_into_leaf(eg_tensor *leaf, eg_tensor *grad)
 
 static eg_status check_index(const eg_op_grad *grad, size_t i)
 {
+    EG_CHECK(grad != NULL, EG_EINVAL, "the gradients' record is NULL");
     EG_CHECK(i < grad->n_in, EG_EINVAL, "there is no input %zu, only %zu", i, grad->n_in);
     EG_CHECK(grad->needs_grad[i], EG_EINVAL, "no gradient is needed for input %zu", i);
     return EG_OK;

@@ -143,10 +143,17 @@ json_t *load_run_to_resume(const char *directory, bool resume);
 bool is_search(const json_t *run);
 /** Fails: there is nothing to resume. */
 eg_status no_run_to_resume(const char *directory);
-/** Makes or resumes a run with the recorded options and the shape of its data. */
-eg_status create_run(const command *c, const void *args, const char *directory, const eg_dataset *data, bool resume);
-/** What a run reported at its end, NULL (no failure) when it has not come to it. */
-json_t *load_result(const char *directory);
+/** Makes or resumes a run with the recorded options, the shape of its data and (unless NULL) its architecture. */
+eg_status create_run(const command *c, const void *args, const char *directory, const eg_dataset *data,
+                     const eg_arch *arch, bool resume);
+/** Keeps all other processes out of a run that is there, until unlock_run() or the end of this process, whatever ends
+ * it. Fails while another one has it. */
+eg_status lock_run(const char *directory, int *lock);
+/** Allowed for -1: no lock. */
+void unlock_run(int *lock);
+/** What a search or a retraining reported at its end; *result = NULL (no failure) when it has not come to it. Fails for
+ * a file without what such a result must have. */
+eg_status load_result(const char *directory, bool of_search, json_t **result);
 eg_status save_result(const char *directory, const json_t *result);
 
 typedef struct network_options {

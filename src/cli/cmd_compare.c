@@ -44,13 +44,8 @@ static eg_status check_retraining(const char *directory)
 static eg_status load_side(side *s)
 {
     EG_TRY(check_retraining(s->directory));
-    s->result = load_result(s->directory);
-    EG_CHECK(json_is_object(s->result), EG_ENOENT, "'%s' has no result.json: it is no finished retraining",
-             s->directory);
-    const char *const numbers[] = {"params", "macs", "test_accuracy", NULL};
-    for (size_t i = 0; numbers[i]; i++)
-        EG_CHECK(json_is_number(json_object_get(s->result, numbers[i])), EG_EFORMAT,
-                 "'%s/result.json' lacks the number '%s'", s->directory, numbers[i]);
+    EG_TRY(load_result(s->directory, false, &s->result));
+    EG_CHECK(s->result, EG_ENOENT, "'%s' has no result.json: it is no finished retraining", s->directory);
     char *path = path_join(s->directory, "arch.json");
     json_t *arch = path ? json_load_file(path, 0, NULL) : NULL;
     free(path);

@@ -34,8 +34,8 @@ static const option_spec options[] = {
     ROW(REAL, weight_decay, "weight-decay", "X", "weight decay", .flags = OPTION_RECORDED, .max = 1, .initial = "5e-4"),
     ROW(REAL, label_smoothing, "label-smoothing", "X", "label smoothing", .flags = OPTION_RECORDED, .max = 0.9,
         .initial = "0"),
-    ROW(SWITCH, augment, "augment", "on|off", "random crops and flips of images", .flags = OPTION_RECORDED,
-        .initial = "on"),
+    ROW(SWITCH, augment, "augment", "on|off", "random crops and flips of images, for long trainings",
+        .flags = OPTION_RECORDED, .initial = "off"),
     ROW(INT, seed, "seed", "S", "seed of everything random", .flags = OPTION_RECORDED | OPTION_INHERITED,
         .initial = "0", .shown = "the search's, or 0"),
     ROW(INT, channels, "channels", "N", "channels of the space's first cells",
@@ -105,21 +105,73 @@ static eg_status retrain(eg_context *ctx, const retrain_args *a, eg_module *mode
 
 /* ---------------------------------------------------------------------------------------------- the run */
 
-/* The architecture: that of the run itself when it goes on, else of the search or file named. */
-static eg_arch *load_arch(const retrain_args *a)
+/* The architecture that --run or --arch name. */
+static eg_arch *load_named_arch(const retrain_args *a)
 {
-    char *own = path_join(a->out, "arch.json"), *of_search = a->run ? path_join(a->run, "arch.json") : NULL;
-    const char *path = a->resume && file_exists(own) ? own : a->arch ? a->arch : of_search;
+    char *of_search = a->run ? path_join(a->run, "arch.json") : NULL;
     eg_arch *arch = NULL;
-    if (path && path == of_search && !file_exists(path))
+    if (a->run && !file_exists(of_search))
         eg_fail(EG_ENOENT, "'%s' has no arch.json: its search is not finished (engraft search --resume --out %s)",
                 a->run, a->run);
-    else if (path)
-        arch = eg_arch_load(path);
     else
-        eg_fail(EG_ENOENT, "'%s' has no arch.json", a->out);
-    free(own);
+        arch = eg_arch_load(a->run ? of_search : a->arch);
     free(of_search);
+    return arch;
+}
+
+/* What a run was started with, as its run.json has it. */
+static eg_arch *recorded_arch(const retrain_args *a, const json_t *own)
+{
+    const json_t *value = json_object_get(own, "architecture");
+    if (!json_is_object(value)) {
+        eg_fail(EG_EFORMAT, "'%s/run.json' has no object 'architecture'", a->out);
+        return NULL;
+    }
+    char *text = json_dumps(value, JSON_REAL_PRECISION(17));
+    eg_arch *arch = text ? eg_arch_parse(text) : NULL;
+    if (!text)
+        eg_fail(EG_ENOMEM, "no memory for an architecture");
+    free(text);
+    return arch;
+}
+
+/* The run's arch.json, where it came to that, is still what it was started with. */
+static eg_status check_own_arch(const retrain_args *a, const eg_arch *recorded)
+{
+    char *path = path_join(a->out, "arch.json");
+    eg_arch *arch = file_exists(path) ? eg_arch_load(path) : NULL;
+    eg_status status = path && (arch || !file_exists(path)) ? EG_OK : eg_error_last()->code;
+    if (arch && !eg_arch_equal(arch, recorded))
+        status = eg_fail(EG_EINVAL, "'%s' is not the architecture that this run was started with", path);
+    eg_arch_free(arch);
+    free(path);
+    return status;
+}
+
+static eg_status check_named_arch(const retrain_args *a, const eg_arch *recorded)
+{
+    if (!a->run && !a->arch)
+        return EG_OK;
+    eg_arch *arch = load_named_arch(a);
+    if (!arch)
+        return eg_error_last()->code;
+    bool same = eg_arch_equal(arch, recorded);
+    eg_arch_free(arch);
+    EG_CHECK(same, EG_EINVAL, "the architecture of '%s' is not that of the run, '%s/arch.json'",
+             a->run ? a->run : a->arch, a->out);
+    return EG_OK;
+}
+
+/* The architecture: that of the run itself when it goes on, else of the search or file named. */
+static eg_arch *load_arch(const retrain_args *a, const json_t *own)
+{
+    if (!own)
+        return load_named_arch(a);
+    eg_arch *arch = recorded_arch(a, own);
+    if (arch && (check_own_arch(a, arch) != EG_OK || check_named_arch(a, arch) != EG_OK)) {
+        eg_arch_free(arch);
+        arch = NULL;
+    }
     return arch;
 }
 
@@ -140,8 +192,13 @@ static eg_status retrain_data(const command *self, eg_context *ctx, retrain_args
     eg_dataset *data = all ? eg_dataset_sample(all, (size_t)a->subset, (uint64_t)a->seed) : NULL;
     eg_module *model = data ? make_network(ctx, a, arch, data) : NULL;
     eg_dataset *test = model ? eg_dataset_open(ctx, a->data, .split = EG_TEST) : NULL;
-    eg_status status = test ? create_run(self, a, a->out, data, a->resume) : eg_error_last()->code;
-    json_t *known = status == EG_OK ? load_result(a->out) : NULL;
+    eg_status status = test ? create_run(self, a, a->out, data, arch, a->resume) : eg_error_last()->code;
+    int lock = -1;
+    json_t *known = NULL;
+    if (status == EG_OK)
+        status = lock_run(a->out, &lock);
+    if (status == EG_OK)
+        status = load_result(a->out, false, &known);
     if (known) {
         json_object_update(result, known);
     } else if (status == EG_OK) {
@@ -149,6 +206,7 @@ static eg_status retrain_data(const command *self, eg_context *ctx, retrain_args
         status = status == EG_OK ? retrain(ctx, a, model, data, test, result) : status;
     }
     json_decref(known);
+    unlock_run(&lock);
     eg_dataset_release(test);
     eg_module_release(model);
     eg_dataset_release(data);
@@ -156,13 +214,13 @@ static eg_status retrain_data(const command *self, eg_context *ctx, retrain_args
     return status;
 }
 
-/* With everything about the run known. */
-static int retrain_in(const command *self, retrain_args *a)
+/* With everything about the run known. `own`: its run.json when it goes on; else NULL. */
+static int retrain_in(const command *self, retrain_args *a, const json_t *own)
 {
     eg_context *ctx = open_context(a->threads, a->seed);
     char *spec = absolute_spec(a->data);
     json_t *result = json_pack("{s:s, s:s, s:I}", "run", a->out, "space", a->space, "epochs", (json_int_t)a->epochs);
-    eg_arch *arch = ctx ? load_arch(a) : NULL;
+    eg_arch *arch = ctx ? load_arch(a, own) : NULL;
     a->data = spec;
     eg_status status = arch ? EG_OK : eg_error_last()->code;
     if (arch && !(spec && result))
@@ -216,7 +274,7 @@ static int retrain_run(const command *self, void *args, bool *given)
         status = search ? options_merge(self, a, given, search, OPTION_INHERITED) : eg_error_last()->code;
     int exit_status = status == EG_OK ? check_usage(self, a, given) : report_failure(self->name);
     if (exit_status == EXIT_OK)
-        exit_status = retrain_in(self, a);
+        exit_status = retrain_in(self, a, own);
     json_decref(own);
     json_decref(search);
     return exit_status;

@@ -92,6 +92,14 @@ static eg_status run_search(eg_context *ctx, const search_args *a, eg_module *mo
     return status;
 }
 
+/* The library says the same, but only when the run is there. */
+static eg_status check_size(const eg_dataset *data)
+{
+    EG_CHECK(eg_dataset_size(data) >= 2, EG_EINVAL, "the training set has %zu samples, too few to be halved",
+             eg_dataset_size(data));
+    return EG_OK;
+}
+
 /* From the data to the result, which is kept in the run. All that can be wrong with the options comes before a run is
  * made of them. */
 static eg_status search_data(const command *self, eg_context *ctx, search_args *a, json_t *result, json_t **mutables)
@@ -101,8 +109,15 @@ static eg_status search_data(const command *self, eg_context *ctx, search_args *
     eg_dataset *data = all ? eg_dataset_sample(all, (size_t)a->subset, (uint64_t)a->seed) : NULL;
     eg_module *model = data ? make_supernet(ctx, a, data) : NULL;
     *mutables = model ? mutables_of(model) : NULL;
-    eg_status status = *mutables ? create_run(self, a, a->out, data, a->resume) : eg_error_last()->code;
-    json_t *known = status == EG_OK ? load_result(a->out) : NULL;
+    eg_status status = *mutables ? check_size(data) : eg_error_last()->code;
+    int lock = -1;
+    json_t *known = NULL;
+    if (status == EG_OK)
+        status = create_run(self, a, a->out, data, NULL, a->resume);
+    if (status == EG_OK)
+        status = lock_run(a->out, &lock);
+    if (status == EG_OK)
+        status = load_result(a->out, true, &known);
     if (known) {
         json_object_update(result, known);
     } else if (status == EG_OK) {
@@ -110,6 +125,7 @@ static eg_status search_data(const command *self, eg_context *ctx, search_args *
         status = status == EG_OK ? save_result(a->out, result) : status;
     }
     json_decref(known);
+    unlock_run(&lock);
     eg_module_release(model);
     eg_dataset_release(data);
     eg_dataset_release(all);

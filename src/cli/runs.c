@@ -4,8 +4,10 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 char *absolute_path(const char *path)
@@ -89,7 +91,18 @@ static json_t *dims_json(eg_shape shape)
     return dims;
 }
 
-eg_status create_run(const command *c, const void *args, const char *directory, const eg_dataset *data, bool resume)
+/* An architecture as a member of run.json, in its canonical form. */
+static eg_status record_arch(json_t *options, const eg_arch *arch)
+{
+    char *text = eg_arch_text(arch);
+    json_t *value = text ? json_loads(text, 0, NULL) : NULL;
+    eg_free(text);
+    EG_CHECK(json_object_set_new(options, "architecture", value) == 0, EG_ENOMEM, "no memory for run.json");
+    return EG_OK;
+}
+
+eg_status create_run(const command *c, const void *args, const char *directory, const eg_dataset *data,
+                     const eg_arch *arch, bool resume)
 {
     EG_TRY(resume ? EG_OK : check_no_run(directory));
     json_t *options = options_record(c, args);
@@ -97,19 +110,66 @@ eg_status create_run(const command *c, const void *args, const char *directory, 
         return eg_error_last()->code;
     json_object_set_new(options, "input", dims_json(eg_dataset_shape(data)));
     json_object_set_new(options, "classes", json_integer((json_int_t)eg_dataset_classes(data)));
-    char *text = json_dumps(options, JSON_REAL_PRECISION(17));
-    eg_status status = text ? eg_run_create(directory, text, resume) : eg_fail(EG_ENOMEM, "no memory for run.json");
+    eg_status status = arch ? record_arch(options, arch) : EG_OK;
+    char *text = status == EG_OK ? json_dumps(options, JSON_REAL_PRECISION(17)) : NULL;
+    if (text)
+        status = eg_run_create(directory, text, resume);
+    else if (status == EG_OK)
+        status = eg_fail(EG_ENOMEM, "no memory for run.json");
     free(text);
     json_decref(options);
     return status;
 }
 
-json_t *load_result(const char *directory)
+eg_status lock_run(const char *directory, int *lock)
 {
-    char *path = path_join(directory, "result.json");
-    json_t *result = path ? json_load_file(path, 0, NULL) : NULL;
+    char *path = path_join(directory, "lock");
+    EG_CHECK(path, EG_ENOMEM, "no memory for a path");
+    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     free(path);
-    return result;
+    /* where no lock can be made (a read-only directory, a file system without them), a run goes on without */
+    if (*lock < 0 || flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return EG_OK;
+    unlock_run(lock);
+    return eg_fail(EG_EIO, "'%s' is in use by another process", directory);
+}
+
+void unlock_run(int *lock)
+{
+    if (*lock >= 0)
+        close(*lock);
+    *lock = -1;
+}
+
+static eg_status check_result(const char *path, const json_t *result, bool of_search)
+{
+    const char *const of_retraining[] = {"test_accuracy", "params", "macs", "seconds", NULL};
+    const char *const *numbers = of_search ? &of_retraining[3] : of_retraining;
+    EG_CHECK(json_is_object(result), EG_EFORMAT, "'%s' is no JSON object: delete it to measure again", path);
+    for (size_t i = 0; numbers[i]; i++)
+        EG_CHECK(json_is_number(json_object_get(result, numbers[i])), EG_EFORMAT,
+                 "'%s' lacks the number '%s': delete it to measure again", path, numbers[i]);
+    EG_CHECK(!of_search || json_is_object(json_object_get(result, "arch")), EG_EFORMAT,
+             "'%s' lacks the object 'arch': delete it to measure again", path);
+    return EG_OK;
+}
+
+eg_status load_result(const char *directory, bool of_search, json_t **result)
+{
+    *result = NULL;
+    char *path = path_join(directory, "result.json");
+    EG_CHECK(path, EG_ENOMEM, "no memory for a path");
+    eg_status status = EG_OK;
+    if (file_exists(path)) {
+        *result = json_load_file(path, 0, NULL);
+        status = check_result(path, *result, of_search);
+    }
+    if (status != EG_OK) {
+        json_decref(*result);
+        *result = NULL;
+    }
+    free(path);
+    return status;
 }
 
 /* The temporary name first: a result that is there is whole. Fifteen digits are all that reads back as it was written.

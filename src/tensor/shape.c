@@ -54,6 +54,8 @@ int64_t eg_shape_numel(eg_shape shape)
 
 const char *eg_shape_format(eg_shape shape, char *text, size_t size)
 {
+    if (!text)
+        return eg__null(__func__, "text");
     eg_shape s = shape;
     s.ndim = EG_MAX(0, EG_MIN(s.ndim, EG_MAX_DIMS));
     size_t used = 0;

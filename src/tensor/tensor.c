@@ -251,6 +251,8 @@ eg_tensor *eg_tuple(eg_context *ctx, eg_tensor *const *items, size_t n)
         eg_fail(EG_EINVAL, "tuple: %zu items, expected at most %d", n, EG__MAX_ITEMS);
         return NULL;
     }
+    if (!items && n > 0)
+        return eg__null(__func__, "the list of items");
     for (size_t i = 0; i < n; i++)
         if (!items[i])
             return eg__null(__func__, "an item");

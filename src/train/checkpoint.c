@@ -180,20 +180,31 @@ eg_status eg__checkpoint_read(eg_context *ctx, const char *path, json_t *setting
     return status;
 }
 
-eg_status eg__checkpoint_moment(const json_t *scalars, eg__moment *moment)
+static eg_status read_seconds(const json_t *scalars, double *seconds)
 {
-    const json_t *numbers = json_object_get(scalars, "rng"), *seconds = json_object_get(scalars, "seconds");
+    const json_t *member = json_object_get(scalars, "seconds");
+    EG_CHECK(json_is_number(member), EG_EFORMAT, "'seconds' is missing or no number");
+    *seconds = json_number_value(member);
+    EG_CHECK(isfinite(*seconds) && *seconds >= 0, EG_EFORMAT, "'seconds' is %g, expected 0 or more", *seconds);
+    return EG_OK;
+}
+
+eg_status eg__checkpoint_moment(const json_t *scalars, int64_t epochs, eg__moment *moment)
+{
+    const json_t *numbers = json_object_get(scalars, "rng");
     int64_t epoch = 0, batch = 0;
     eg_rng *rng = &moment->rng;
     EG_TRY(eg__json_get_i64(scalars, "epoch", &epoch));
     EG_TRY(eg__json_get_i64(scalars, "batch", &batch));
-    EG_CHECK(epoch >= 0 && batch >= 0, EG_EFORMAT, "'epoch' or 'batch' is negative");
+    EG_CHECK(epoch >= 0 && epoch <= epochs, EG_EFORMAT, "'epoch' is %" PRId64 ", expected 0 to %" PRId64, epoch,
+             epochs);
+    EG_CHECK(batch >= 0 && (batch == 0 || epoch < epochs), EG_EFORMAT,
+             "'batch' is %" PRId64 " in epoch %" PRId64 " of %" PRId64, batch, epoch, epochs);
     EG_TRY(eg__json_get_u64(numbers, "seed", &rng->seed));
     EG_TRY(eg__json_get_u64(numbers, "stream", &rng->stream));
     EG_TRY(eg__json_get_u64(numbers, "position", &rng->position));
-    EG_CHECK(json_is_number(seconds), EG_EFORMAT, "'seconds' is missing or no number");
+    EG_TRY(read_seconds(scalars, &moment->seconds));
     moment->position = (eg__position){.epoch = epoch, .batch = (size_t)batch};
-    moment->seconds = json_number_value(seconds);
     return EG_OK;
 }
 

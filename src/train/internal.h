@@ -64,8 +64,8 @@ typedef struct eg__moment {
 /** Makes the scalars of a checkpoint: a moment, and `settings` (taken over): what a run that goes on must have in
  * common with the one that wrote it. */
 json_t *eg__checkpoint_scalars(const eg__moment *moment, json_t *settings);
-/** The moment in scalars. */
-eg_status eg__checkpoint_moment(const json_t *scalars, eg__moment *moment);
+/** The moment in scalars, of a run of that many epochs. EFORMAT naming the member that cannot be. */
+eg_status eg__checkpoint_moment(const json_t *scalars, int64_t epochs, eg__moment *moment);
 /** Amounts of transforms, for settings: all of them that can be compared. */
 json_t *eg__transforms_json(const eg_transform *transforms, size_t n);
 /** Writes atomically; takes over `scalars`, also on failure. */

@@ -69,7 +69,8 @@ static eg_status differentiate(eg_trainer *t)
     double value = eg_tensor_item(loss);
     EG_CHECK(isfinite(value), EG_EINVAL,
              "the loss is %g in epoch %" PRId64 " of %" PRId64 ", step %zu of %zu: a lower learning rate may help",
-             value, t->position.epoch + 1, t->options.epochs, t->position.batch + 1, eg_loader_size(t->train));
+             isnan(value) ? (double)NAN : value, /* whose sign says nothing */
+             t->position.epoch + 1, t->options.epochs, t->position.batch + 1, eg_loader_size(t->train));
     EG_TRY(measure(t, output, &data, value, t->meters));
     return eg_backward(loss);
 }

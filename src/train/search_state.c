@@ -3,6 +3,8 @@
  */
 #include "train/search.h"
 
+#include <inttypes.h>
+
 /* ---------------------------------------------------------------------------------------------- what must be shared */
 
 eg_status eg__search_settings(eg_search *s)
@@ -136,15 +138,25 @@ static eg_status read_choice(const json_t *scalars, restored *r)
     return r->arch ? EG_OK : eg_error_last()->code;
 }
 
+/* It takes one step a batch. */
+static eg_status check_schedule(const json_t *scalars, const eg__position *position, size_t total)
+{
+    int64_t schedule = 0, steps = position->epoch * (int64_t)total + (int64_t)position->batch;
+    EG_TRY(eg__json_get_i64(scalars, "schedule", &schedule));
+    EG_CHECK(schedule == steps, EG_EFORMAT, "'schedule' is %" PRId64 ", expected %" PRId64, schedule, steps);
+    return EG_OK;
+}
+
 static eg_status read_scalars(const eg_search *s, const json_t *scalars, restored *r)
 {
     size_t total = eg_loader_size(s->train);
     r->meters = eg_meter_group_new();
     if (!r->meters)
         return EG_ENOMEM;
-    EG_TRY(eg__checkpoint_moment(scalars, &r->moment));
-    EG_CHECK(r->moment.position.batch < total, EG_EFORMAT, "batch %zu of an epoch of %zu", r->moment.position.batch,
-             total);
+    EG_TRY(eg__checkpoint_moment(scalars, s->options.epochs, &r->moment));
+    EG_CHECK(r->moment.position.batch < total, EG_EFORMAT, "'batch' is %zu in an epoch of %zu",
+             r->moment.position.batch, total);
+    EG_TRY(check_schedule(scalars, &r->moment.position, total));
     EG_TRY(eg__meters_restore(r->meters, json_object_get(scalars, "meters")));
     return read_choice(scalars, r);
 }

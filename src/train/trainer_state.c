@@ -139,15 +139,33 @@ eg_status eg__trainer_save(eg_trainer *t)
 
 /* ---------------------------------------------------------------------------------------------- restoring */
 
+/* Positions count steps of any number of trainings, so only what no training comes to is refused. */
+static eg_status check_schedules(const json_t *list)
+{
+    const json_int_t most = (json_int_t)1 << 53;
+    size_t i;
+    json_t *position;
+    json_array_foreach((json_t *)(uintptr_t)list, i, position)
+    {
+        json_int_t value = json_integer_value(position);
+        EG_CHECK(json_is_integer(position), EG_EFORMAT, "number %zu of 'schedules' is no whole number", i);
+        EG_CHECK(value >= 0 && value <= most, EG_EFORMAT,
+                 "number %zu of 'schedules' is %" JSON_INTEGER_FORMAT ", expected 0 to %" JSON_INTEGER_FORMAT, i, value,
+                 most);
+    }
+    return EG_OK;
+}
+
 /* Everything that can be wrong is found out before the trainer itself changes. */
 static eg_status restore_with(eg_trainer *t, const eg_state *state, const json_t *scalars, eg_meter_group *meters,
                               eg_meter_group *validation_meters)
 {
     eg__moment moment;
     const eg__parts parts = parts_of(t);
-    EG_TRY(eg__checkpoint_moment(scalars, &moment));
-    EG_CHECK(moment.position.batch <= eg_loader_size(t->train), EG_EFORMAT, "batch %zu of an epoch of %zu",
+    EG_TRY(eg__checkpoint_moment(scalars, t->options.epochs, &moment));
+    EG_CHECK(moment.position.batch <= eg_loader_size(t->train), EG_EFORMAT, "'batch' is %zu in an epoch of %zu",
              moment.position.batch, eg_loader_size(t->train));
+    EG_TRY(check_schedules(json_object_get(scalars, "schedules")));
     EG_TRY(eg__meters_restore(meters, json_object_get(scalars, "meters")));
     EG_TRY(eg__meters_restore(validation_meters, json_object_get(scalars, "validation_meters")));
     EG_TRY(eg__parts_load(&parts, state, scalars));

@@ -1,76 +1,9 @@
 /* The program as people use it: commands, results, help, and one clear sentence for each way of going wrong. */
 #define _XOPEN_SOURCE 700 /* for pseudo-terminals */
 
-#include "cli_support.h"
+#include "command_support.h"
 
 #include <sys/ioctl.h>
-
-static char *directory; /* with the data and all runs of this file */
-
-static int set_up(void **state)
-{
-    (void)state;
-    directory = temporary_make();
-    write_data(directory);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    temporary_remove(directory);
-    return 0;
-}
-
-/* Runs a command in which every @ stands for the directory. */
-static outcome engraft(const char *pattern)
-{
-    char line[4096] = "";
-    for (const char *p = pattern; *p; p++) {
-        size_t len = strlen(line);
-        snprintf(line + len, sizeof line - len, *p == '@' ? "%s" : "%.1s", *p == '@' ? directory : p);
-    }
-    return run_program(directory, line);
-}
-
-static void expect_status(const char *pattern, const outcome *o, int status)
-{
-    if (o->status != status)
-        fail_msg("engraft %s: exit status %d, expected %d: %s", pattern, o->status, status, o->err);
-}
-
-static void expect_part(const char *pattern, const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("engraft %s: \"%s\" does not contain \"%s\"", pattern, text, part);
-}
-
-/* A command that succeeds and prints one JSON object and nothing else. */
-static json_t *engraft_json(const char *pattern)
-{
-    outcome o = engraft(pattern);
-    expect_status(pattern, &o, 0);
-    json_t *json = json_loads(o.out, 0, NULL);
-    if (!json_is_object(json))
-        fail_msg("engraft %s: not one JSON object: %s", pattern, o.out);
-    outcome_free(o);
-    return json;
-}
-
-/* A command that fails with a single line. */
-static void engraft_fails(const char *pattern, int status, const char *part)
-{
-    outcome o = engraft(pattern);
-    expect_status(pattern, &o, status);
-    expect_part(pattern, o.err, part);
-    assert_string_equal(o.out, "");
-    const char *end = strchr(o.err, '\n');
-    if (strncmp(o.err, "engraft", 7) != 0 || !end || end[1] != '\0')
-        fail_msg("engraft %s: not one line: %s", pattern, o.err);
-    outcome_free(o);
-}
-
-#define SEARCH "search --space cells --data idx:@ --channels 4 --layers 2 --batch 16 --threads 1 --seed 3 "
 
 /* ---------------------------------------------------------------------------------------------- the way from search to
  * eval */
@@ -267,6 +200,8 @@ static void test_help(void **state)
         outcome o = engraft(line);
         expect_status(line, &o, 0);
         expect_part(line, o.out, usage);
+        if (strcmp(commands[i], "retrain") == 0)
+            expect_part(line, o.out, "for long trainings (default: off)");
         expect_part(line, o.out, "--json");
         assert_string_equal(o.err, "");
         snprintf(line, sizeof line, "help %s", commands[i]);
@@ -339,15 +274,6 @@ static void test_wrong_use(void **state)
 
 /* ---------------------------------------------------------------------------------------------- failures */
 
-static void write_to(const char *name, const char *text)
-{
-    char path[TEMPORARY_PATH_SIZE];
-    FILE *file = fopen(temporary_path(directory, name, path), "wb");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
 static void test_bad_inputs(void **state)
 {
     (void)state;
@@ -401,6 +327,7 @@ static void test_right_after_wrong(void **state)
                   "'--batch'");
     write_to("table.csv", "1,2,0\n2,1,1\n3,4,0\n4,5,1\n5,6,0\n6,7,1\n");
     engraft_fails("search --space cells --data csv:@/table.csv --out @/wrongs", 1, "image");
+    engraft_fails(SEARCH "--subset 1 --out @/wrongs", 1, "has 1 samples, too few to be halved");
     assert_int_not_equal(access(temporary_path(directory, "wrongs", path), F_OK), 0);
 }
 

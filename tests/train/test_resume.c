@@ -232,6 +232,36 @@ static void test_seconds_add_up(void **state)
     temporary_remove(directory);
 }
 
+/* Members that no training of two epochs of three batches comes to. */
+static void test_impossible_checkpoints(void **state)
+{
+    (void)state;
+    char *directory = temporary_make(), file[TEMPORARY_PATH_SIZE];
+    temporary_path(directory, "checkpoint", file);
+    const char *const edits[][3] = {
+        {"epoch", "3", "/checkpoint': 'epoch' is 3, expected 0 to 2"},
+        {"epoch", "-1", "'epoch' is -1"},
+        {"batch", "1", "'batch' is 1 in epoch 2 of 2"},
+        {"batch", "-1", "'batch' is -1"},
+        {"seconds", "-0.5", "'seconds' is -0.5"},
+        {"seconds", "\"1\"", "'seconds' is missing or no number"},
+        {"schedules", "[-1]", "number 0 of 'schedules' is -1"},
+        {"schedules", "[9223372036854775807]", "number 0 of 'schedules' is 9223372036854775807"},
+        {"schedules", "[0.5]", "number 0 of 'schedules' is no whole number"},
+    };
+    world w;
+    start(&w, &usual);
+    assert_ok(eg_trainer_train(w.trainer));
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        assert_ok(eg_trainer_checkpoint(w.trainer, file));
+        assert_ok(eg_trainer_restore(w.trainer, file));
+        edit_checkpoint(file, edits[i][0], edits[i][1]);
+        assert_fails(eg_trainer_restore(w.trainer, file), EG_EFORMAT, edits[i][2]);
+    }
+    end(&w);
+    temporary_remove(directory);
+}
+
 /* ---- searches ---- */
 
 static eg_search *search_with(eg_context *ctx, eg_module *net, eg_dataset *data, const char *run,
@@ -281,12 +311,35 @@ static void test_settings_of_searches_are_named(void **state)
     temporary_remove(directory);
 }
 
+static void test_impossible_checkpoints_of_searches(void **state)
+{
+    (void)state;
+    char *directory = temporary_make(), run[TEMPORARY_PATH_SIZE], file[TEMPORARY_PATH_SIZE];
+    const char *const edits[][3] = {
+        {"epoch", "2", "/last.safetensors': 'epoch' is 2, expected 0 to 1"},
+        {"batch", "1", "'batch' is 1 in epoch 1 of 1"},
+        {"seconds", "-0.5", "'seconds' is -0.5"},
+        {"schedule", "4", "'schedule' is 4, expected 3"},
+        {"schedule", "-1", "'schedule' is -1, expected 3"},
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "run%zu", i);
+        temporary_path(directory, name, run);
+        assert_ok(search(run, 1, (eg_strategy_options){0}, 0.025, 0.5));
+        edit_checkpoint(temporary_path(run, "checkpoint/last.safetensors", file), edits[i][0], edits[i][1]);
+        assert_fails(search(run, 1, (eg_strategy_options){0}, 0.025, 0.5), EG_EFORMAT, edits[i][2]);
+    }
+    temporary_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_settings_are_named),      cmocka_unit_test(test_mutators_go_on),
         cmocka_unit_test(test_canceled_trainers_go_on), cmocka_unit_test(test_restore_is_all_or_nothing),
         cmocka_unit_test(test_seconds_add_up),          cmocka_unit_test(test_settings_of_searches_are_named),
+        cmocka_unit_test(test_impossible_checkpoints),  cmocka_unit_test(test_impossible_checkpoints_of_searches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,6 +189,9 @@ static void test_loss_not_finite(void **state)
 {
     (void)state;
     const char *const strategies[] = {"spos", "darts"};
+    const char *const messages[] = {
+        "epoch 1 of 2, step 1 of 3: the loss is nan: a lower learning rate may help (lr)",
+        "epoch 1 of 2, step 1 of 3: the loss is nan: a lower learning rate may help (lr or arch_lr)"};
     for (size_t i = 0; i < 2; i++) {
         eg_context *ctx = eg_context_new(.seed = 7, .threads = 1);
         float images[12 * TOY_SIDE * TOY_SIDE];
@@ -204,7 +207,7 @@ static void test_loss_not_finite(void **state)
         assert_ok(eg_tensor_read(eg_module_tensor(net, "7.bias"), before, 3));
         eg_search *s = eg_search_new(ctx, net, data, .strategy = strategies[i], .epochs = 2, .batch_size = 2);
         assert_made(s);
-        assert_fails(eg_search_run(s), EG_EINVAL, "epoch 1 of 2, step 1 of 3: the loss is ");
+        assert_fails(eg_search_run(s), EG_EINVAL, messages[i]);
         assert_ok(eg_tensor_read(eg_module_tensor(net, "7.bias"), after, 3));
         assert_memory_equal(before, after, sizeof before);
         assert_null(eg_tensor_grad(eg_module_tensor(net, "7.bias")));

@@ -8,6 +8,8 @@
 
 #include "engraft/engraft.h"
 
+#include <jansson.h>
+
 enum { TOY_SIDE = 6, TOY_CLASSES = 3 };
 
 /* Images of noise with a bright row whose place is the class. */
@@ -85,6 +87,30 @@ static inline void assert_same_file(const char *a, const char *b)
         fail_msg("%s and %s differ", a, b);
     free(x);
     free(y);
+}
+
+/* Writes a checkpoint anew with one member of its scalars replaced by what JSON text `value` says. */
+static inline void edit_checkpoint(const char *path, const char *key, const char *value)
+{
+    eg_context *ctx = eg_context_new(.seed = 7);
+    char *metadata;
+    eg_state *state = eg_safetensors_load(ctx, path, &metadata);
+    assert_made(state);
+    json_t *outer = json_loads(metadata, 0, NULL);
+    json_t *scalars = json_loads(json_string_value(json_object_get(outer, "engraft")), 0, NULL);
+    assert_non_null(json_object_get(scalars, key));
+    assert_int_equal(json_object_set_new(scalars, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
+    char *text = json_dumps(scalars, JSON_COMPACT);
+    assert_int_equal(json_object_set_new(outer, "engraft", json_string(text)), 0);
+    char *edited = json_dumps(outer, JSON_COMPACT);
+    assert_ok(eg_safetensors_save(state, path, edited));
+    free(edited);
+    free(text);
+    json_decref(scalars);
+    json_decref(outer);
+    eg_free(metadata);
+    eg_state_free(state);
+    eg_context_free(ctx);
 }
 
 static inline void write_text(const char *path, const char *text)
