@@ -1,6 +1,6 @@
 /*
- * One step of the DARTS supernet: forward and backward of every candidate of every edge, gradients of all weights and of
- * the architecture. The peer is peers/darts_step.py.
+ * One step of the DARTS supernet: forward and backward of every candidate of every edge, gradients of all weights and
+ * of the architecture. The peer is peers/darts_step.py.
  *
  * usage: bench_darts_step THREADS BATCH LAYERS CHANNELS SIZE STEPS
  */
@@ -78,8 +78,9 @@ int main(int argc, char **argv)
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     eg_context_stats stats = eg_context_get_stats(ctx);
-    printf("], \"peak_mb\": %ld, \"params\": %lld, \"tensor_peak_mb\": %zu, \"primitive_misses\": %llu}\n", usage.ru_maxrss / 1024,
-           (long long)params, stats.bytes_peak >> 20, (unsigned long long)stats.primitive_misses);
+    printf("], \"peak_mb\": %ld, \"params\": %lld, \"tensor_peak_mb\": %zu, \"primitive_misses\": %llu}\n",
+           usage.ru_maxrss / 1024, (long long)params, stats.bytes_peak >> 20,
+           (unsigned long long)stats.primitive_misses);
     eg_mutator_detach(mutator);
     eg_module_release(net);
     return eg_exit_status(ctx);

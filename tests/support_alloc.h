@@ -19,7 +19,10 @@ static atomic_long alloc_failures = 0;
 static inline bool alloc_should_fail(void)
 {
     long left = alloc_countdown;
-    while (left >= 0 && !atomic_compare_exchange_weak(&alloc_countdown, &left, left > 0 ? left - 1 : alloc_fail_all ? 0 : -1))
+    while (left >= 0 && !atomic_compare_exchange_weak(&alloc_countdown, &left,
+                                                      left > 0         ? left - 1
+                                                      : alloc_fail_all ? 0
+                                                                       : -1))
         ;
     if (left == 0)
         alloc_failures++;

@@ -117,10 +117,14 @@ static inline double element_get(const eg_tensor *t, int64_t i)
     void *data = eg_tensor_data(t);
     int64_t at = element_offset(t, i);
     switch (eg_tensor_dtype(t)) {
-    case EG_F32: return (double)((float *)data)[at];
-    case EG_F64: return ((double *)data)[at];
-    case EG_I64: return (double)((int64_t *)data)[at];
-    case EG_U8: return (double)((uint8_t *)data)[at];
+    case EG_F32:
+        return (double)((float *)data)[at];
+    case EG_F64:
+        return ((double *)data)[at];
+    case EG_I64:
+        return (double)((int64_t *)data)[at];
+    case EG_U8:
+        return (double)((uint8_t *)data)[at];
     }
     return NAN;
 }
@@ -130,10 +134,18 @@ static inline void element_set(eg_tensor *t, int64_t i, double value)
     void *data = eg_tensor_data(t);
     int64_t at = element_offset(t, i);
     switch (eg_tensor_dtype(t)) {
-    case EG_F32: ((float *)data)[at] = (float)value; break;
-    case EG_F64: ((double *)data)[at] = value; break;
-    case EG_I64: ((int64_t *)data)[at] = (int64_t)value; break;
-    case EG_U8: ((uint8_t *)data)[at] = (uint8_t)value; break;
+    case EG_F32:
+        ((float *)data)[at] = (float)value;
+        break;
+    case EG_F64:
+        ((double *)data)[at] = value;
+        break;
+    case EG_I64:
+        ((int64_t *)data)[at] = (int64_t)value;
+        break;
+    case EG_U8:
+        ((uint8_t *)data)[at] = (uint8_t)value;
+        break;
     }
 }
 

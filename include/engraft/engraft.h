@@ -17,15 +17,15 @@
 #ifndef ENGRAFT_ENGRAFT_H
 #define ENGRAFT_ENGRAFT_H
 
-#include "base.h"
-#include "tensor.h"
 #include "autograd.h"
-#include "ops.h"
-#include "nn.h"
-#include "optim.h"
-#include "io.h"
+#include "base.h"
 #include "data.h"
+#include "io.h"
 #include "nas.h"
+#include "nn.h"
+#include "ops.h"
+#include "optim.h"
+#include "tensor.h"
 #include "train.h"
 
 #endif

@@ -13,8 +13,8 @@ typedef struct check {
     eg_tensor *const *in;
     size_t n_in;
     eg_gradcheck_options options;
-    eg_rng rng;            /* of the context when the check began: the same dropout each time */
-    double *direction;     /* [n_out], row-major */
+    eg_rng rng;        /* of the context when the check began: the same dropout each time */
+    double *direction; /* [n_out], row-major */
     size_t n_out;
 } check;
 

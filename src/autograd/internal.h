@@ -37,7 +37,7 @@ typedef struct eg__arena {
     struct eg__arena_chunk {
         struct eg__arena_chunk *next;
         size_t size;
-    } *first, *current;
+    } * first, *current;
     size_t used; /* of the current chunk */
 } eg__arena;
 /** Zeroed, aligned for anything. NULL on ENOMEM. */
@@ -54,8 +54,8 @@ typedef struct eg__edge {
 
 typedef struct eg__saved {
     size_t n, capacity;
-    eg_tensor **tensors;  /* owned */
-    uint64_t *versions;   /* of their storages when forward had ended */
+    eg_tensor **tensors; /* owned */
+    uint64_t *versions;  /* of their storages when forward had ended */
 } eg__saved;
 
 typedef struct eg__node {
@@ -84,10 +84,10 @@ struct eg_tape {
 };
 
 typedef struct eg__autograd {
-    eg_tape *tape;        /* innermost open one */
-    eg_tape *unused;      /* closed tapes: their memory is used again */
+    eg_tape *tape;   /* innermost open one */
+    eg_tape *unused; /* closed tapes: their memory is used again */
     uint64_t last_tape_id;
-    unsigned inside;      /* operations and backward passes under way: what they do is not recorded */
+    unsigned inside; /* operations and backward passes under way: what they do is not recorded */
     const eg__trace_sink *sink;
     eg__buf path;
     size_t *path_lengths; /* of the path before each call */

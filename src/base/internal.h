@@ -77,7 +77,7 @@ typedef struct eg__map {
         char *key;
         void *value;
         uint64_t hash;
-    } *entries;
+    } * entries;
     size_t n, capacity;
     size_t *index; /* open addressing, entry number + 1 */
     size_t index_size;
@@ -141,13 +141,7 @@ void eg__rng_take(eg_rng *rng, uint32_t *words, size_t n);
 /* ---- contexts ---- */
 
 /** State that a layer above keeps in the context. */
-typedef enum eg__slot {
-    EG__SLOT_TENSOR,
-    EG__SLOT_AUTOGRAD,
-    EG__SLOT_DNNL,
-    EG__SLOT_NN,
-    EG__SLOT_COUNT
-} eg__slot;
+typedef enum eg__slot { EG__SLOT_TENSOR, EG__SLOT_AUTOGRAD, EG__SLOT_DNNL, EG__SLOT_NN, EG__SLOT_COUNT } eg__slot;
 /** The slot's zeroed memory of `size` bytes, made on first use; `destroy` is called on it by eg_context_free(), in
  *  reverse order of slots. NULL on ENOMEM. */
 void *eg__context_slot(eg_context *ctx, eg__slot slot, size_t size, void (*destroy)(eg_context *ctx, void *state));

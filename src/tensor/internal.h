@@ -36,7 +36,7 @@ struct eg_tensor {
     eg_tensor *grad;              /* leaf only, owned */
     eg_tensor **items;            /* tuple only, owned */
     size_t n_items;
-    uint64_t trace_id;            /* number given by the running trace; 0 = none */
+    uint64_t trace_id; /* number given by the running trace; 0 = none */
 };
 
 /* Functions named eg__*_new return a reference that the caller owns (not the scope's). */
@@ -64,9 +64,18 @@ static inline void *eg__data(const eg_tensor *t)
 {
     return (char *)t->storage->data + (size_t)t->offset * eg_dtype_size(t->dtype);
 }
-static inline float *eg__f32(const eg_tensor *t) { return (float *)t->storage->data + t->offset; }
-static inline double *eg__f64(const eg_tensor *t) { return (double *)t->storage->data + t->offset; }
-static inline int64_t *eg__i64(const eg_tensor *t) { return (int64_t *)t->storage->data + t->offset; }
+static inline float *eg__f32(const eg_tensor *t)
+{
+    return (float *)t->storage->data + t->offset;
+}
+static inline double *eg__f64(const eg_tensor *t)
+{
+    return (double *)t->storage->data + t->offset;
+}
+static inline int64_t *eg__i64(const eg_tensor *t)
+{
+    return (int64_t *)t->storage->data + t->offset;
+}
 
 /** A borrowed row-major array seen as a tensor, for the kernels' copy: a plain value, never kept or released. */
 typedef struct eg__borrowed {

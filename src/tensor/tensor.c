@@ -203,8 +203,7 @@ eg_tensor *eg__borrow(eg__borrowed *b, const eg_tensor *like, eg_dtype dtype, vo
 {
     size_t bytes = (size_t)eg_shape_numel(like->shape) * eg_dtype_size(dtype);
     b->storage = (eg__storage){.refs = 1, .ctx = like->ctx, .data = data, .bytes = bytes};
-    b->tensor = (eg_tensor){
-        .refs = 1, .ctx = like->ctx, .dtype = dtype, .shape = like->shape, .storage = &b->storage};
+    b->tensor = (eg_tensor){.refs = 1, .ctx = like->ctx, .dtype = dtype, .shape = like->shape, .storage = &b->storage};
     eg__layout_strides(like->shape, EG_LAYOUT_ROW_MAJOR, b->tensor.strides);
     return &b->tensor;
 }

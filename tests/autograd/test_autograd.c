@@ -275,8 +275,8 @@ static void test_fan_out(void **state)
 {
     eg_tensor *x = leaf(*state, 2, 3);
     eg_tape *tape = eg_tape_begin(*state, EG_RECORD);
-    eg_tensor *a = mul(x, x);              /* x^2 */
-    eg_tensor *b = add(a, a);              /* 2 x^2, one gradient passed twice */
+    eg_tensor *a = mul(x, x);                 /* x^2 */
+    eg_tensor *b = add(a, a);                 /* 2 x^2, one gradient passed twice */
     eg_tensor *c = add(b, add(a, mul(a, x))); /* 3 x^2 + x^3 */
     assert_ok(eg_backward(sum(c)));
     assert_tensor(eg_tensor_grad(x), 1e-5, 6 * 2 + 3 * 4, 6 * 3 + 3 * 9);

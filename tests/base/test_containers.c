@@ -139,7 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_zeroed_memory), cmocka_unit_test(test_grow), cmocka_unit_test(test_text),
-        cmocka_unit_test(test_map),    cmocka_unit_test(test_hash), cmocka_unit_test(test_closest),
+        cmocka_unit_test(test_map),           cmocka_unit_test(test_hash), cmocka_unit_test(test_closest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,16 +125,18 @@ static void test_make_directory(void **state)
 /* Real numbers in the fewest digits that read back, in texts that are left alone, in any locale. */
 static void expect_numbers(void)
 {
-    const double numbers[] = {0.1, 0.025, 1.0 / 3, 2, -0.0, 1e22, 5e-4, 1e-300, 5e-324, 123456789012345678.0, 0.1 + 0.2};
+    const double numbers[] = {0.1,      0.025, 1.0 / 3, 2, -0.0, 1e22, 5e-4, 1e-300, 5e-324, 123456789012345678.0,
+                              0.1 + 0.2};
     json_t *list = json_array();
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         json_array_append_new(list, json_real(numbers[i]));
     json_t *json = json_pack("{s:o, s:i, s:s}", "n", list, "whole", 12, "text", "a\\ \"0.10000000000000001\" 1,5");
     char *text = eg__json_text(json);
-    assert_string_equal(text, "{\n  \"n\": [\n    0.1,\n    0.025,\n    0.3333333333333333,\n    2.0,\n    -0.0,\n    1e+22,\n"
-                              "    0.0005,\n    1e-300,\n    4.94065645841247e-324,\n    1.2345678901234568e+17,\n"
-                              "    0.30000000000000004\n  ],\n"
-                              "  \"text\": \"a\\\\ \\\"0.10000000000000001\\\" 1,5\",\n  \"whole\": 12\n}\n");
+    assert_string_equal(
+        text, "{\n  \"n\": [\n    0.1,\n    0.025,\n    0.3333333333333333,\n    2.0,\n    -0.0,\n    1e+22,\n"
+              "    0.0005,\n    1e-300,\n    4.94065645841247e-324,\n    1.2345678901234568e+17,\n"
+              "    0.30000000000000004\n  ],\n"
+              "  \"text\": \"a\\\\ \\\"0.10000000000000001\\\" 1,5\",\n  \"whole\": 12\n}\n");
     json_t *again = json_loads(text, 0, NULL);
     assert_true(json_equal(json, again));
     eg_free(text);

@@ -138,9 +138,9 @@ static void test_context_stream(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_answers), cmocka_unit_test(test_a_stream_is_its_three_numbers),
+        cmocka_unit_test(test_known_answers),  cmocka_unit_test(test_a_stream_is_its_three_numbers),
         cmocka_unit_test(test_streams_differ), cmocka_unit_test(test_moments),
-        cmocka_unit_test(test_below), cmocka_unit_test(test_shuffle),
+        cmocka_unit_test(test_below),          cmocka_unit_test(test_shuffle),
         cmocka_unit_test(test_context_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,8 +144,8 @@ static void max_pool_takes_the_first_maximum_and_nan(void **state)
 {
     eg_context *ctx = *state;
     eg__window win = {{2, 2}, {2, 2}, {0, 0}, {1, 1}, 1, false};
-    eg_tensor *x = FROM(ctx, EG_F32, EG_SHAPE(1, 1, 2, 6), 1, 5, 7, NAN, -INFINITY, -INFINITY,
-                        5, 5, 9, 8, -INFINITY, -INFINITY);
+    eg_tensor *x =
+        FROM(ctx, EG_F32, EG_SHAPE(1, 1, 2, 6), 1, 5, 7, NAN, -INFINITY, -INFINITY, 5, 5, 9, 8, -INFINITY, -INFINITY);
     eg_tensor *y = empty(ctx, EG_F32, EG_SHAPE(1, 1, 1, 3)), *position = NULL;
     assert_ok(k->max_pool2d(&win, x, y, &position));
     assert_true(element_get(y, 0) == 5);

@@ -235,8 +235,8 @@ static int find(const char *const *names, size_t n, const char *name)
 
 static void run_unary(const setup *s, const json_t *c)
 {
-    static const char *const names[EG__UNARY_COUNT] = {"relu", "relu6",     "leaky_relu",  "sigmoid", "tanh", "gelu",
-                                                       "silu", "hardswish", "hardsigmoid", "affine"};
+    static const char *const names[EG__UNARY_COUNT] = {"relu", "relu6", "leaky_relu", "sigmoid",     "tanh",
+                                                       "gelu", "silu",  "hardswish",  "hardsigmoid", "affine"};
     eg__unary op = (eg__unary)find(names, EG__UNARY_COUNT, vector_name(c));
     double a = vector_number(c, "a"), b = vector_number(c, "b");
     eg_tensor *x = in(s, c, "x"), *y = out(s, c, "y"), *dx = out(s, c, "dx");
@@ -444,12 +444,36 @@ static void run_family(const char *family)
     json_decref(cases);
 }
 
-static void torch_conv(void **state) { (void)state; run_family("conv"); }
-static void torch_norm(void **state) { (void)state; run_family("norm"); }
-static void torch_pool(void **state) { (void)state; run_family("pool"); }
-static void torch_elementwise(void **state) { (void)state; run_family("elementwise"); }
-static void torch_reduce(void **state) { (void)state; run_family("reduce"); }
-static void torch_optim(void **state) { (void)state; run_family("optim"); }
+static void torch_conv(void **state)
+{
+    (void)state;
+    run_family("conv");
+}
+static void torch_norm(void **state)
+{
+    (void)state;
+    run_family("norm");
+}
+static void torch_pool(void **state)
+{
+    (void)state;
+    run_family("pool");
+}
+static void torch_elementwise(void **state)
+{
+    (void)state;
+    run_family("elementwise");
+}
+static void torch_reduce(void **state)
+{
+    (void)state;
+    run_family("reduce");
+}
+static void torch_optim(void **state)
+{
+    (void)state;
+    run_family("optim");
+}
 
 int main(void)
 {

@@ -6,10 +6,14 @@
 double eg__ref_get(const eg_tensor *t, int64_t at)
 {
     switch (t->dtype) {
-    case EG_F32: return (double)eg__f32(t)[at];
-    case EG_F64: return eg__f64(t)[at];
-    case EG_I64: return (double)eg__i64(t)[at];
-    case EG_U8: return (double)((const uint8_t *)eg__data(t))[at];
+    case EG_F32:
+        return (double)eg__f32(t)[at];
+    case EG_F64:
+        return eg__f64(t)[at];
+    case EG_I64:
+        return (double)eg__i64(t)[at];
+    case EG_U8:
+        return (double)((const uint8_t *)eg__data(t))[at];
     }
     return NAN;
 }
@@ -27,10 +31,18 @@ static int64_t to_integer(double value, int64_t low, int64_t high)
 static void set(eg_tensor *t, int64_t at, double value)
 {
     switch (t->dtype) {
-    case EG_F32: eg__f32(t)[at] = (float)value; break;
-    case EG_F64: eg__f64(t)[at] = value; break;
-    case EG_I64: eg__i64(t)[at] = to_integer(value, INT64_MIN, INT64_MAX); break;
-    case EG_U8: ((uint8_t *)eg__data(t))[at] = (uint8_t)to_integer(value, 0, UINT8_MAX); break;
+    case EG_F32:
+        eg__f32(t)[at] = (float)value;
+        break;
+    case EG_F64:
+        eg__f64(t)[at] = value;
+        break;
+    case EG_I64:
+        eg__i64(t)[at] = to_integer(value, INT64_MIN, INT64_MAX);
+        break;
+    case EG_U8:
+        ((uint8_t *)eg__data(t))[at] = (uint8_t)to_integer(value, 0, UINT8_MAX);
+        break;
     }
 }
 
@@ -38,7 +50,7 @@ eg_status eg__ref_copy(const eg_tensor *x, eg_tensor *y)
 {
     if (x->dtype != y->dtype) {
         REF_EACH(i, y->shape)
-            set(y, ref_at(y, i), eg__ref_get(x, ref_at(x, i)));
+        set(y, ref_at(y, i), eg__ref_get(x, ref_at(x, i)));
         return EG_OK;
     }
     /* bits as they are: a large int64 does not survive as a double */
@@ -46,13 +58,13 @@ eg_status eg__ref_copy(const eg_tensor *x, eg_tensor *y)
     const char *from = eg__data(x);
     char *to = eg__data(y);
     REF_EACH(i, y->shape)
-        memcpy(to + ref_at(y, i) * (int64_t)size, from + ref_at(x, i) * (int64_t)size, size);
+    memcpy(to + ref_at(y, i) * (int64_t)size, from + ref_at(x, i) * (int64_t)size, size);
     return EG_OK;
 }
 
 eg_status eg__ref_fill(eg_tensor *y, double value)
 {
     REF_EACH(i, y->shape)
-        set(y, ref_at(y, i), value);
+    set(y, ref_at(y, i), value);
     return EG_OK;
 }

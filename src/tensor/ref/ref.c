@@ -5,15 +5,17 @@
 
 #define DISPATCH(tensor, kernel, ...)                                                                                  \
     switch ((tensor)->dtype) {                                                                                         \
-    case EG_F32: return eg__ref_f32_kernels.kernel(__VA_ARGS__);                                                       \
-    case EG_F64: return eg__ref_f64_kernels.kernel(__VA_ARGS__);                                                       \
+    case EG_F32:                                                                                                       \
+        return eg__ref_f32_kernels.kernel(__VA_ARGS__);                                                                \
+    case EG_F64:                                                                                                       \
+        return eg__ref_f64_kernels.kernel(__VA_ARGS__);                                                                \
     case EG_I64:                                                                                                       \
-    case EG_U8: break;                                                                                                 \
+    case EG_U8:                                                                                                        \
+        break;                                                                                                         \
     }                                                                                                                  \
     return eg_fail(EG_EDTYPE, "%s: expected float32 or float64, got %s", #kernel, eg_dtype_name((tensor)->dtype))
 
-static eg_status conv2d(const eg__window *win, const eg_tensor *x, const eg_tensor *w, const eg_tensor *b,
-                        eg_tensor *y)
+static eg_status conv2d(const eg__window *win, const eg_tensor *x, const eg_tensor *w, const eg_tensor *b, eg_tensor *y)
 {
     DISPATCH(x, conv2d, win, x, w, b, y);
 }

@@ -25,17 +25,28 @@ static double clamp(double x, double low, double high)
 double eg__ref_unary(eg__unary op, double a, double b, double x)
 {
     switch (op) {
-    case EG__RELU: return x <= 0 ? 0 : x;
-    case EG__RELU6: return clamp(x, 0, 6);
-    case EG__LEAKY_RELU: return x > 0 ? x : a * x;
-    case EG__SIGMOID: return sigmoid(x);
-    case EG__TANH: return tanh(x);
-    case EG__GELU: return x * normal_cdf(x);
-    case EG__SILU: return x * sigmoid(x);
-    case EG__HARDSWISH: return x * clamp(x + 3, 0, 6) / 6;
-    case EG__HARDSIGMOID: return clamp(x + 3, 0, 6) / 6;
-    case EG__AFFINE: return a * x + b;
-    case EG__UNARY_COUNT: break;
+    case EG__RELU:
+        return x <= 0 ? 0 : x;
+    case EG__RELU6:
+        return clamp(x, 0, 6);
+    case EG__LEAKY_RELU:
+        return x > 0 ? x : a * x;
+    case EG__SIGMOID:
+        return sigmoid(x);
+    case EG__TANH:
+        return tanh(x);
+    case EG__GELU:
+        return x * normal_cdf(x);
+    case EG__SILU:
+        return x * sigmoid(x);
+    case EG__HARDSWISH:
+        return x * clamp(x + 3, 0, 6) / 6;
+    case EG__HARDSIGMOID:
+        return clamp(x + 3, 0, 6) / 6;
+    case EG__AFFINE:
+        return a * x + b;
+    case EG__UNARY_COUNT:
+        break;
     }
     return NAN;
 }
@@ -44,17 +55,28 @@ double eg__ref_unary_slope(eg__unary op, double a, double saved)
 {
     double x = saved, y = saved; /* the one that eg__unary_saves_output() says */
     switch (op) {
-    case EG__RELU: return y <= 0 ? 0 : 1;
-    case EG__RELU6: return x <= 0 || x >= 6 ? 0 : 1;
-    case EG__LEAKY_RELU: return x > 0 ? 1 : a;
-    case EG__SIGMOID: return y * (1 - y);
-    case EG__TANH: return 1 - y * y;
-    case EG__GELU: return normal_cdf(x) + x * INV_SQRT_2PI * exp(-0.5 * x * x);
-    case EG__SILU: return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
-    case EG__HARDSWISH: return x <= -3 ? 0 : x < 3 ? x / 3 + 0.5 : 1;
-    case EG__HARDSIGMOID: return x > -3 && x < 3 ? 1.0 / 6 : 0;
-    case EG__AFFINE: return a;
-    case EG__UNARY_COUNT: break;
+    case EG__RELU:
+        return y <= 0 ? 0 : 1;
+    case EG__RELU6:
+        return x <= 0 || x >= 6 ? 0 : 1;
+    case EG__LEAKY_RELU:
+        return x > 0 ? 1 : a;
+    case EG__SIGMOID:
+        return y * (1 - y);
+    case EG__TANH:
+        return 1 - y * y;
+    case EG__GELU:
+        return normal_cdf(x) + x * INV_SQRT_2PI * exp(-0.5 * x * x);
+    case EG__SILU:
+        return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+    case EG__HARDSWISH:
+        return x <= -3 ? 0 : x < 3 ? x / 3 + 0.5 : 1;
+    case EG__HARDSIGMOID:
+        return x > -3 && x < 3 ? 1.0 / 6 : 0;
+    case EG__AFFINE:
+        return a;
+    case EG__UNARY_COUNT:
+        break;
     }
     return NAN;
 }
