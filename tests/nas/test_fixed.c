@@ -105,7 +105,7 @@ static void keys_are_checked(void **state)
     assert_ok(eg_arch_set(arch, "merge", "[0]"));
     assert_fails(eg_apply_arch(net, arch), EG_EINVAL, "unexpected keys in the architecture: 'merg'");
     for (int i = 0; i < 9; i++) {
-        char key[16];
+        char key[24];
         snprintf(key, sizeof key, "other%d", i);
         assert_ok(eg_arch_set(arch, key, "0"));
     }
