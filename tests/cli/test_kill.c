@@ -51,70 +51,89 @@ static bool kill_after(const char *line, double seconds)
     return status != 0;
 }
 
-static void expect_same(const char *a, const char *b)
+static void expect_same(const char *whole, const char *pieces, const char *file)
 {
-    char x[TEMPORARY_PATH_SIZE], y[TEMPORARY_PATH_SIZE], line[2 * TEMPORARY_PATH_SIZE + 16];
-    snprintf(line, sizeof line, "cmp %s %s", temporary_path(directory, a, x), temporary_path(directory, b, y));
+    char line[3 * TEMPORARY_PATH_SIZE];
+    snprintf(line, sizeof line, "cmp %s/%s/%s %s/%s/%s", directory, whole, file, directory, pieces, file);
     assert_int_equal(system(line), 0);
 }
 
-enum { KILLS = 10 };
+enum { KILLS = 10, STARTS = 100 };
 
-/* Runs `whole` to its end; then `piece` with kills at ten random moments, and a last time to its end. */
-static void kill_and_resume(const char *whole, const char *piece)
+/* What a command writes into `whole` without interruption, it writes into `pieces` too, however often it is killed. */
+typedef struct job {
+    const char *command; /* all but --out */
+    const char *whole, *pieces;
+    const char *const *files;
+} job;
+
+static void expect_same_files(const job *j)
 {
+    for (size_t i = 0; j->files[i]; i++)
+        expect_same(j->whole, j->pieces, j->files[i]);
+}
+
+/* Kills at ten random moments. A run that came to its end before is compared, and another begun. */
+static void kill_and_resume(const job *j)
+{
+    char whole[2048], piece[2048], begin_again[TEMPORARY_PATH_SIZE + 64];
+    snprintf(whole, sizeof whole, "%s --out %s/%s", j->command, directory, j->whole);
+    snprintf(piece, sizeof piece, "%s --out %s/%s --resume", j->command, directory, j->pieces);
+    snprintf(begin_again, sizeof begin_again, "rm -rf %s/%s", directory, j->pieces);
     double start = now();
     expect_success(whole);
     double length = now() - start;
     srand(42);
-    size_t killed = 0;
-    for (int i = 0; i < KILLS;
-         i++) /* each goes on from where the last was killed: a part of the whole time is enough */
-        killed += kill_after(piece, length * (0.02 + 0.3 * (double)rand() / (double)RAND_MAX));
+    int killed = 0;
+    for (int i = 0; killed < KILLS && i < STARTS; i++) {
+        if (kill_after(piece, length * (0.02 + 0.6 * (double)rand() / (double)RAND_MAX))) {
+            killed++;
+        } else {
+            expect_same_files(j);
+            assert_int_equal(system(begin_again), 0);
+        }
+    }
+    assert_int_equal(killed, KILLS);
     expect_success(piece);
-    assert_true(killed >= 3);
+    expect_same_files(j);
 }
 
 static void test_search(void **state)
 {
     (void)state;
-    char whole[2048], piece[2048];
-    const char *common = "search --space cells --channels 4 --layers 2 --strategy spos --batch 8 --epochs 8 "
-                         "--evaluations 12 --seed 3 --threads 1 "
-                         "--checkpoint-seconds 0.01";
-    snprintf(whole, sizeof whole, "%s --data idx:%s --out %s/whole", common, directory, directory);
-    snprintf(piece, sizeof piece, "%s --data idx:%s --out %s/pieces --resume", common, directory, directory);
-    kill_and_resume(whole, piece);
-    expect_same("whole/arch.json", "pieces/arch.json");
+    char command[1024];
+    snprintf(command, sizeof command,
+             "search --space cells --channels 4 --layers 2 --strategy spos --batch 8 --epochs 40 --evaluations 40 "
+             "--seed 3 --threads 1 --checkpoint-seconds 0.01 --data idx:%s",
+             directory);
+    const char *const files[] = {"arch.json", NULL};
+    kill_and_resume(&(job){command, "whole", "pieces", files});
 }
 
 static void test_darts_search(void **state)
 {
     (void)state;
-    char whole[2048], piece[2048];
-    const char *common =
-        "search --space cells --channels 4 --layers 2 --strategy darts --batch 8 --epochs 3 --seed 3 --threads 1 "
-        "--checkpoint-seconds 0.01";
-    snprintf(whole, sizeof whole, "%s --data idx:%s --out %s/dwhole", common, directory, directory);
-    snprintf(piece, sizeof piece, "%s --data idx:%s --out %s/dpieces --resume", common, directory, directory);
-    kill_and_resume(whole, piece);
-    expect_same("dwhole/arch.json", "dpieces/arch.json");
+    char command[1024];
+    snprintf(command, sizeof command,
+             "search --space cells --channels 4 --layers 2 --strategy darts --batch 8 --epochs 15 --seed 3 "
+             "--threads 1 --checkpoint-seconds 0.01 --data idx:%s",
+             directory);
+    const char *const files[] = {"arch.json", NULL};
+    kill_and_resume(&(job){command, "dwhole", "dpieces", files});
 }
 
 static void test_retrain(void **state)
 {
     (void)state;
-    char whole[2048], piece[2048];
-    snprintf(whole, sizeof whole,
+    char command[1024];
+    snprintf(command, sizeof command,
              "search --space cells --channels 4 --layers 2 --strategy random --seed 3 --data idx:%s --out %s/random",
              directory, directory);
-    expect_success(whole);
-    const char *common = "--batch 8 --epochs 12 --threads 1 --checkpoint-seconds 0.01";
-    snprintf(whole, sizeof whole, "retrain %s --run %s/random --out %s/rwhole", common, directory, directory);
-    snprintf(piece, sizeof piece, "retrain %s --run %s/random --out %s/rpieces --resume", common, directory, directory);
-    kill_and_resume(whole, piece);
-    expect_same("rwhole/model.safetensors", "rpieces/model.safetensors");
-    expect_same("rwhole/arch.json", "rpieces/arch.json");
+    expect_success(command);
+    snprintf(command, sizeof command,
+             "retrain --batch 8 --epochs 60 --threads 1 --checkpoint-seconds 0.01 --run %s/random", directory);
+    const char *const files[] = {"model.safetensors", "arch.json", NULL};
+    kill_and_resume(&(job){command, "rwhole", "rpieces", files});
 }
 
 int main(void)
