@@ -157,7 +157,8 @@ static eg_status check_scalars(const char *path, const json_t *settings, const j
     return check_settings(path, settings, json_object_get(scalars, "settings"));
 }
 
-eg_status eg__checkpoint_read(eg_context *ctx, const char *path, json_t *settings, eg_state **state, json_t **scalars)
+static eg_status read_checkpoint(eg_context *ctx, const char *path, json_t *settings, eg_state **state,
+                                 json_t **scalars)
 {
     char *metadata = NULL;
     *scalars = NULL;
@@ -177,6 +178,28 @@ eg_status eg__checkpoint_read(eg_context *ctx, const char *path, json_t *setting
     }
     eg_free(metadata);
     json_decref(settings);
+    return status;
+}
+
+eg_status eg__checkpoint_restore(eg_context *ctx, const char *path, json_t *settings, eg__restore_fn restore,
+                                 void *owner)
+{
+    eg_state *state = NULL;
+    json_t *scalars = NULL;
+    eg_tape *scope = eg_tape_begin(ctx, EG_NO_GRAD);
+    eg_status status = EG_ENOMEM;
+    if (scope)
+        status = read_checkpoint(ctx, path, settings, &state, &scalars);
+    else
+        json_decref(settings);
+    if (status == EG_OK) {
+        status = restore(owner, state, scalars);
+        if (status != EG_OK)
+            status = eg__fail_prefix(status, "checkpoint '%s'", path);
+    }
+    eg_state_free(state);
+    json_decref(scalars);
+    eg_tape_end(scope);
     return status;
 }
 

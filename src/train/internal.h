@@ -70,9 +70,12 @@ eg_status eg__checkpoint_moment(const json_t *scalars, int64_t epochs, eg__momen
 json_t *eg__transforms_json(const eg_transform *transforms, size_t n);
 /** Writes atomically; takes over `scalars`, also on failure. */
 eg_status eg__checkpoint_write(const char *path, const eg_state *state, json_t *scalars);
-/** Reads a file, whose tensors are made in the current scope. EFORMAT when it is no checkpoint; EINVAL when its
- * settings differ from `settings` (taken over), naming the first difference. */
-eg_status eg__checkpoint_read(eg_context *ctx, const char *path, json_t *settings, eg_state **state, json_t **scalars);
+/** Takes over what a checkpoint holds; the tensors live until it returns. */
+typedef eg_status (*eg__restore_fn)(void *owner, const eg_state *state, const json_t *scalars);
+/** Reads a file and hands it to `restore`. EFORMAT when it is no checkpoint; EINVAL when its settings differ from
+ *  `settings` (taken over), naming the first difference; a failure of `restore`, naming the path. */
+eg_status eg__checkpoint_restore(eg_context *ctx, const char *path, json_t *settings, eg__restore_fn restore,
+                                 void *owner);
 /** What a training or a search changes as it goes: tensors, and places in schedules. */
 typedef struct eg__parts {
     void *owner;

@@ -94,30 +94,29 @@ const eg_meter *eg_meter_group_at(const eg_meter_group *group, size_t i, const c
     return group->meters.entries[i].value;
 }
 
-char *eg_meter_group_text(const eg_meter_group *group)
+static char *text(const eg_meter_group *group, bool with_last)
 {
-    if (!group)
-        return eg__null(__func__, "group");
     eg__buf buf = {0};
     eg__buf_append(&buf, "", 0);
     for (size_t i = 0; i < group->meters.n; i++) {
+        const char *name = group->meters.entries[i].key;
         const eg_meter *meter = group->meters.entries[i].value;
-        eg__buf_printf(&buf, "%s%s %4f (%4f)", i > 0 ? "  " : "", group->meters.entries[i].key, meter->val, meter->avg);
+        if (with_last)
+            eg__buf_printf(&buf, "%s%s %4f (%4f)", i > 0 ? "  " : "", name, meter->val, meter->avg);
+        else
+            eg__buf_printf(&buf, "%s%s: %4f", i > 0 ? "  " : "", name, meter->avg);
     }
     return eg__buf_take(&buf);
 }
 
+char *eg_meter_group_text(const eg_meter_group *group)
+{
+    return group ? text(group, true) : eg__null(__func__, "group");
+}
+
 char *eg_meter_group_summary(const eg_meter_group *group)
 {
-    if (!group)
-        return eg__null(__func__, "group");
-    eg__buf buf = {0};
-    eg__buf_append(&buf, "", 0);
-    for (size_t i = 0; i < group->meters.n; i++) {
-        const eg_meter *meter = group->meters.entries[i].value;
-        eg__buf_printf(&buf, "%s%s: %4f", i > 0 ? "  " : "", group->meters.entries[i].key, meter->avg);
-    }
-    return eg__buf_take(&buf);
+    return group ? text(group, false) : eg__null(__func__, "group");
 }
 
 json_t *eg__meters_json(const eg_meter_group *group)

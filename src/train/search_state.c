@@ -178,8 +178,9 @@ static void take(eg_search *s, restored *r)
     r->arch = arch;
 }
 
-static eg_status restore_from(eg_search *s, const eg_state *state, const json_t *scalars)
+static eg_status restore_from(void *owner, const eg_state *state, const json_t *scalars)
 {
+    eg_search *s = owner;
     restored r = {0};
     const eg__parts parts = {.owner = s, .save = save_parts, .load = load_parts};
     eg_status status = read_scalars(s, scalars, &r);
@@ -195,18 +196,5 @@ static eg_status restore_from(eg_search *s, const eg_state *state, const json_t 
 
 eg_status eg__search_restore(eg_search *s, const char *path)
 {
-    eg_tape *scope = eg_tape_begin(s->options.ctx, EG_NO_GRAD);
-    eg_state *state = NULL;
-    json_t *scalars = NULL;
-    eg_status status =
-        scope ? eg__checkpoint_read(s->options.ctx, path, json_incref(s->settings), &state, &scalars) : EG_ENOMEM;
-    if (status == EG_OK) {
-        status = restore_from(s, state, scalars);
-        if (status != EG_OK)
-            status = eg__fail_prefix(status, "checkpoint '%s'", path);
-    }
-    eg_state_free(state);
-    json_decref(scalars);
-    eg_tape_end(scope);
-    return status;
+    return eg__checkpoint_restore(s->options.ctx, path, json_incref(s->settings), restore_from, s);
 }

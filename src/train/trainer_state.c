@@ -178,8 +178,9 @@ static eg_status restore_with(eg_trainer *t, const eg_state *state, const json_t
     return EG_OK;
 }
 
-static eg_status restore_from(eg_trainer *t, const eg_state *state, const json_t *scalars)
+static eg_status restore_from(void *owner, const eg_state *state, const json_t *scalars)
 {
+    eg_trainer *t = owner;
     eg_meter_group *meters = eg_meter_group_new(), *validation_meters = meters ? eg_meter_group_new() : NULL;
     eg_status status = validation_meters ? restore_with(t, state, scalars, meters, validation_meters) : EG_ENOMEM;
     eg_meter_group_free(meters);
@@ -190,17 +191,5 @@ static eg_status restore_from(eg_trainer *t, const eg_state *state, const json_t
 eg_status eg_trainer_restore(eg_trainer *t, const char *path)
 {
     EG_CHECK(t && path, EG_EINVAL, "trainer or path is NULL");
-    eg_tape *scope = eg_tape_begin(t->options.ctx, EG_NO_GRAD);
-    eg_state *state = NULL;
-    json_t *scalars = NULL;
-    eg_status status = scope ? eg__checkpoint_read(t->options.ctx, path, settings_of(t), &state, &scalars) : EG_ENOMEM;
-    if (status == EG_OK) {
-        status = restore_from(t, state, scalars);
-        if (status != EG_OK)
-            status = eg__fail_prefix(status, "checkpoint '%s'", path);
-    }
-    eg_state_free(state);
-    json_decref(scalars);
-    eg_tape_end(scope);
-    return status;
+    return eg__checkpoint_restore(t->options.ctx, path, settings_of(t), restore_from, t);
 }
