@@ -4,7 +4,7 @@
  *
  *     cc custom_layer.c $(pkg-config --cflags --libs engraft) -o custom_layer && ./custom_layer
  */
-#include <engraft/nn.h>
+#include <engraft/layers.h>
 
 /* ---- the layer ---- */
 

@@ -4,6 +4,7 @@
  *     cc save_load.c $(pkg-config --cflags --libs engraft) -o save_load && ./save_load
  */
 #include <engraft/io.h>
+#include <engraft/layers.h>
 
 #include <string.h>
 

@@ -21,6 +21,7 @@
 #include "base.h"
 #include "data.h"
 #include "io.h"
+#include "layers.h"
 #include "nas.h"
 #include "nn.h"
 #include "ops.h"

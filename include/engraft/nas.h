@@ -9,7 +9,7 @@
 #define ENGRAFT_NAS_H
 
 #include "data.h"
-#include "nn.h"
+#include "layers.h"
 #include "optim.h"
 
 #ifdef __cplusplus

@@ -5,7 +5,7 @@
 #define EG_NN_INTERNAL_H
 
 #include "autograd/internal.h"
-#include "engraft/nn.h"
+#include "engraft/layers.h"
 
 /** A named place in a module. It holds the address of a C field, or the pointer itself where there is no field. */
 struct eg_slot {

@@ -3,7 +3,7 @@
  */
 #include "support_alloc.h"
 
-#include "engraft/nn.h"
+#include "engraft/layers.h"
 
 static eg_context *ctx;
 

@@ -666,6 +666,7 @@ static void test_complete(void **unused)
     alloc_check_complete(&table, "nn.h",
                          "eg_module_class eg_module_retain eg_module_cast eg_module_child_at eg_module_find "
                          "eg_module_tensor eg_state_get eg_state_at");
+    alloc_check_complete(&table, "layers.h", "");
     alloc_check_complete(&table, "optim.h", "");
     alloc_check_complete(&table, "data.h", "eg_dataset_retain");
     alloc_check_complete(&table, "io.h", "");

@@ -3,7 +3,7 @@
  */
 #include "support.h"
 
-#include "engraft/nn.h"
+#include "engraft/layers.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,181 @@
+/** @file
+ * engraft/layers.h - the built-in modules.
+ *
+ * As in torch.nn: required arguments by position, the others by name: eg_conv2d(ctx, 1, 16, 3, .padding = 1). Shapes are
+ * those of the operation of the same name in ops.h.
+ */
+#ifndef ENGRAFT_LAYERS_H
+#define ENGRAFT_LAYERS_H
+
+#include "nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- convolutions and products ---- */
+
+/** eg_conv2d(ctx, 3, 16, 3, .stride = 2, .padding = 1): see eg_f_conv2d(). */
+typedef struct eg_conv2d {
+    eg_module base;
+    int64_t in_channels, out_channels;
+    eg_hw kernel_size, stride, padding, dilation;
+    int64_t groups;
+    bool no_bias;
+    eg_tensor *weight, *bias;
+} eg_conv2d;
+EG_API extern const eg_class eg_conv2d_class;
+#define eg_conv2d(...) eg_new(eg_conv2d, __VA_ARGS__)
+
+/** eg_linear(ctx, 64, 10): see eg_f_linear(). */
+typedef struct eg_linear {
+    eg_module base;
+    int64_t in_features, out_features;
+    bool no_bias;
+    eg_tensor *weight, *bias;
+} eg_linear;
+EG_API extern const eg_class eg_linear_class;
+#define eg_linear(...) eg_new(eg_linear, __VA_ARGS__)
+
+/* ---- normalization ---- */
+
+/** eg_batch_norm2d(ctx, 16): see eg_f_batch_norm(). */
+typedef struct eg_batch_norm2d {
+    eg_module base;
+    int64_t num_features;
+    double eps;          /**< 0 = 1e-5 */
+    eg_opt_f64 momentum; /**< default 0.1 */
+    bool no_affine;
+    bool relu;                   /**< fused: max(0, .) after it */
+    bool cumulative;             /**< running statistics are the plain mean over all batches: PyTorch's momentum=None */
+    bool no_track_running_stats; /**< the batch's statistics in evaluation too */
+    eg_tensor *weight, *bias;    /**< eg_none with no_affine */
+    eg_tensor *running_mean, *running_var, *num_batches_tracked; /**< eg_none with no_track_running_stats */
+} eg_batch_norm2d;
+EG_API extern const eg_class eg_batch_norm2d_class;
+#define eg_batch_norm2d(...) eg_new(eg_batch_norm2d, __VA_ARGS__)
+
+/* ---- pooling ---- */
+
+/** Max and average pooling: eg_max_pool2d(ctx, 3, .stride = 1, .padding = 1). */
+typedef struct eg_pool2d {
+    eg_module base;
+    eg_hw kernel_size, stride, padding, dilation;
+    bool ceil_mode, exclude_pad;
+} eg_pool2d;
+typedef eg_pool2d eg_max_pool2d, eg_avg_pool2d;
+EG_API extern const eg_class eg_max_pool2d_class, eg_avg_pool2d_class;
+#define eg_max_pool2d(...) eg_new(eg_max_pool2d, __VA_ARGS__)
+#define eg_avg_pool2d(...) eg_new(eg_avg_pool2d, __VA_ARGS__)
+
+/** eg_adaptive_avg_pool2d(ctx, EG_HW(2, 3)): see eg_f_adaptive_avg_pool2d(). */
+typedef struct eg_adaptive_avg_pool2d {
+    eg_module base;
+    eg_hw output_size;
+} eg_adaptive_avg_pool2d;
+EG_API extern const eg_class eg_adaptive_avg_pool2d_class;
+#define eg_adaptive_avg_pool2d(...) eg_new(eg_adaptive_avg_pool2d, __VA_ARGS__)
+
+/** (N, C, H, W) -> (N, C): the mean over H and W, flattened, ready for a linear layer. */
+typedef struct eg_global_avg_pool2d {
+    eg_module base;
+} eg_global_avg_pool2d;
+EG_API extern const eg_class eg_global_avg_pool2d_class;
+#define eg_global_avg_pool2d(...) eg_new(eg_global_avg_pool2d, __VA_ARGS__)
+
+/* ---- activations ---- */
+
+/** Activations without arguments. */
+typedef struct eg_activation {
+    eg_module base;
+} eg_activation;
+typedef eg_activation eg_relu, eg_relu6, eg_sigmoid, eg_tanh, eg_gelu, eg_silu, eg_hardswish, eg_hardsigmoid,
+    eg_identity;
+EG_API extern const eg_class eg_relu_class, eg_relu6_class, eg_sigmoid_class, eg_tanh_class, eg_gelu_class,
+    eg_silu_class, eg_hardswish_class, eg_hardsigmoid_class, eg_identity_class;
+#define eg_relu(...) eg_new(eg_relu, __VA_ARGS__)
+#define eg_relu6(...) eg_new(eg_relu6, __VA_ARGS__)
+#define eg_sigmoid(...) eg_new(eg_sigmoid, __VA_ARGS__)
+#define eg_tanh(...) eg_new(eg_tanh, __VA_ARGS__)
+#define eg_gelu(...) eg_new(eg_gelu, __VA_ARGS__)
+#define eg_silu(...) eg_new(eg_silu, __VA_ARGS__)
+#define eg_hardswish(...) eg_new(eg_hardswish, __VA_ARGS__)
+#define eg_hardsigmoid(...) eg_new(eg_hardsigmoid, __VA_ARGS__)
+#define eg_identity(...) eg_new(eg_identity, __VA_ARGS__)
+
+/** eg_leaky_relu(ctx, .negative_slope = EG_F64(0.1)). */
+typedef struct eg_leaky_relu {
+    eg_module base;
+    eg_opt_f64 negative_slope; /**< default 0.01 */
+} eg_leaky_relu;
+EG_API extern const eg_class eg_leaky_relu_class;
+#define eg_leaky_relu(...) eg_new(eg_leaky_relu, __VA_ARGS__)
+
+/** eg_softmax(ctx, 1), eg_log_softmax(ctx, -1). */
+typedef struct eg_softmax {
+    eg_module base;
+    int64_t dim; /**< negative counts from the end */
+} eg_softmax;
+typedef eg_softmax eg_log_softmax;
+EG_API extern const eg_class eg_softmax_class, eg_log_softmax_class;
+#define eg_softmax(...) eg_new(eg_softmax, __VA_ARGS__)
+#define eg_log_softmax(...) eg_new(eg_log_softmax, __VA_ARGS__)
+
+/* ---- regularization and shapes ---- */
+
+/** eg_dropout(ctx, 0.5), eg_drop_path(ctx, 0.2). */
+typedef struct eg_dropout {
+    eg_module base;
+    double p;
+} eg_dropout;
+typedef eg_dropout eg_drop_path;
+EG_API extern const eg_class eg_dropout_class, eg_drop_path_class;
+#define eg_dropout(...) eg_new(eg_dropout, __VA_ARGS__)
+#define eg_drop_path(...) eg_new(eg_drop_path, __VA_ARGS__)
+
+/** Joins dimensions start_dim (default 1) to end_dim (default the last). Since 0 stands for the default, dimension 0 is
+ *  named from the end: eg_flatten(ctx, -4) joins all of a 4-d tensor. */
+typedef struct eg_flatten {
+    eg_module base;
+    int64_t start_dim, end_dim; /**< 0 = 1 and -1 */
+} eg_flatten;
+EG_API extern const eg_class eg_flatten_class;
+#define eg_flatten(...) eg_new(eg_flatten, __VA_ARGS__)
+
+/* ---- containers ---- */
+
+/** A child and its name, for EG_NAMED(). */
+typedef struct eg_named_module {
+    const char *name;
+    eg_module *module;
+} eg_named_module;
+
+/** Lists of modules for the containers: EG_MODULES(a, b) names them "0", "1", ..;
+ *  EG_NAMED({"conv", a}, {"norm", b}). */
+#define EG_MODULES(...)                                                                                                \
+    .modules = (eg_module *const[]){__VA_ARGS__},                                                                      \
+    .n_modules = sizeof((eg_module *const[]){__VA_ARGS__}) / sizeof(eg_module *)
+#define EG_NAMED(...)                                                                                                  \
+    .named = (const eg_named_module[]){__VA_ARGS__},                                                                   \
+    .n_named = sizeof((const eg_named_module[]){__VA_ARGS__}) / sizeof(eg_named_module)
+
+/** One after the other: eg_sequential(ctx, EG_MODULES(..)). For loops: eg_sequential(ctx) and eg_append(). */
+typedef struct eg_sequential {
+    eg_module base;
+    eg_module *const *modules; /**< the lists are read while it is built and NULL after */
+    size_t n_modules;
+    const eg_named_module *named;
+    size_t n_named;
+} eg_sequential;
+/** Holds modules that the user's forward calls itself. */
+typedef eg_sequential eg_module_list;
+EG_API extern const eg_class eg_sequential_class, eg_module_list_class;
+#define eg_sequential(...) eg_new(eg_sequential, __VA_ARGS__)
+#define eg_module_list(...) eg_new(eg_module_list, __VA_ARGS__)
+/** Adds a module (taken over, also on failure) at the end of a sequential or module list under the next free number. */
+EG_API eg_status eg_append(eg_module *container, eg_module *child);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
