@@ -4,6 +4,7 @@
 #include "support.h"
 
 #include "engraft/io.h"
+#include "engraft/layers.h"
 
 #include <signal.h>
 #include <sys/resource.h>

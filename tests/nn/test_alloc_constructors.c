@@ -5,6 +5,7 @@
 
 #include "data/data_support.h"
 #include "engraft/io.h"
+#include "engraft/layers.h"
 #include "engraft/optim.h"
 
 #include <sys/stat.h>
