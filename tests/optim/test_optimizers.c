@@ -3,6 +3,8 @@
  */
 #include "optim/optim_support.h"
 
+#include "engraft/layers.h"
+
 enum { MOST_PARAMS = 3, MOST_NUMBERS = 64 };
 
 static int setup(void **state)
