@@ -34,6 +34,8 @@ static eg_status check_op(const eg_op *op, const void *attrs)
     EG_CHECK(op->n_out <= EG_OP_MAX_OUTPUTS, EG_EINVAL, "operation has %zu outputs, expected at most %d", op->n_out,
              EG_OP_MAX_OUTPUTS);
     EG_CHECK(op->attrs_size == 0 || attrs, EG_EINVAL, "attributes are missing");
+    EG_CHECK(!op->stateless || (op->n_out <= 1 && !op->makes_outputs && op->attrs_size > 0), EG_EINVAL,
+             "a stateless operation has one output, which is not a view, and attributes");
     return EG_OK;
 }
 
@@ -43,7 +45,7 @@ static eg_status check_input(application *app, size_t i)
     const eg_tensor *t = call->in[i];
     switch (t->kind) {
     case EG__NONE:
-        EG_CHECK(i < 32 && (call->op->optional >> i & 1), EG_EINVAL,
+        EG_CHECK(call->op->optional >> EG_MIN(i, 31) & 1, EG_EINVAL,
                  "input %zu is none (a choice that selected nothing)", i);
         return EG_OK;
     case EG__TUPLE:
@@ -149,6 +151,43 @@ static eg_status compute(application *app)
     return EG_OK;
 }
 
+/* ---- sharing ---- */
+
+static uint64_t version_of(const eg_tensor *t)
+{
+    return t->storage->version;
+}
+
+/* The result of an equal application before this one, which nobody has changed since; NULL when there is none. */
+static eg_tensor *equal_result(const application *app)
+{
+    const eg_op_call *call = &app->call;
+    const eg_tensor *x = call->in[0];
+    if (!call->op->stateless || !app->tape || x->tape_id == 0 || app->state->sink)
+        return NULL;
+    const eg__node *node = app->tape->nodes[x->node]->readers;
+    for (; node; node = node->next_reader) {
+        if (node->result && node->op == call->op && node->edges[0].out == x->out_index &&
+            memcmp(node->attrs, call->attrs, call->op->attrs_size) == 0 && node->in_version == version_of(x) &&
+            node->out_version == version_of(node->result))
+            return node->result;
+    }
+    return NULL;
+}
+
+static void offer_result(eg_tape *tape, const eg_op_call *call)
+{
+    const eg_tensor *x = call->in[0];
+    if (!call->op->stateless || x->tape_id == 0)
+        return;
+    eg__node *node = tape->nodes[tape->n_nodes - 1], *source = tape->nodes[x->node];
+    node->result = eg_tensor_keep(call->out[0]);
+    node->in_version = version_of(x);
+    node->out_version = version_of(node->result);
+    node->next_reader = source->readers;
+    source->readers = node;
+}
+
 /* ---- the record ---- */
 
 static eg_spec spec_of(const eg_tensor *t)
@@ -225,6 +264,7 @@ static eg_status record(application *app)
         t->out_index = (uint32_t)i;
     }
     tape->nodes[tape->n_nodes++] = node;
+    offer_result(tape, call);
     return EG_OK;
 }
 
@@ -261,6 +301,9 @@ static eg_tensor *deliver(application *app)
 static eg_tensor *run(application *app)
 {
     eg_status status = prepare(app);
+    eg_tensor *shared = status == EG_OK ? equal_result(app) : NULL;
+    if (shared)
+        return eg__scope_add(eg_tensor_keep(shared));
     if (status == EG_OK)
         status = compute(app);
     if (status == EG_OK)

@@ -80,6 +80,24 @@ eg_tensor *eg_op_grad_new(eg_op_grad *grad, size_t i)
     return t;
 }
 
+eg_tensor *eg_op_grad_reuse(eg_op_grad *grad, size_t i, eg_tensor *t)
+{
+    if (check_index(grad, i) != EG_OK || eg__tensor_check_dense(t, "tensor") != EG_OK)
+        return NULL;
+    const eg_spec *spec = &grad->in_spec[i];
+    int64_t strides[EG_MAX_DIMS];
+    eg__layout_strides(spec->shape, spec->layout, strides);
+    bool same = t->dtype == spec->dtype && eg_shape_equal(t->shape, spec->shape) && eg__is_exclusive(t);
+    for (int d = 0; same && d < spec->shape.ndim; d++)
+        same = spec->shape.dims[d] == 1 || t->strides[d] == strides[d];
+    if (!same)
+        return eg_op_grad_new(grad, i);
+    eg_tensor *view = eg__tensor_new_view(t, t->shape, t->strides, t->offset); /* a gradient has no history */
+    if (view)
+        set_grad_in(grad, i, view);
+    return view;
+}
+
 eg_status eg_op_grad_pass(eg_op_grad *grad, size_t i, eg_tensor *t)
 {
     EG_TRY(check_index(grad, i));
@@ -226,6 +244,7 @@ eg_status eg_backward_from(eg_tensor *t, eg_tensor *grad)
     EG_CHECK(tape, EG_EINVAL,
              "nothing was recorded: the tensor does not depend on one that requires a gradient, or its tape has ended");
     EG_TRY(mark_reached(tape, t->node));
+    eg__tape_stop_sharing(tape);
     tape->nodes[t->node]->grad_out[t->out_index] = eg_tensor_keep(grad);
     state->inside++;
     eg_status status = pass_all(tape, t->node);

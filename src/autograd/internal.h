@@ -69,6 +69,11 @@ typedef struct eg__node {
     eg__saved saved;
     eg_tensor **grad_out, **grad_in; /* owned, during backward */
     bool reached, done;
+    /* Of stateless operations, until backward begins: what equal applications to the same input share. */
+    eg_tensor *result; /* owned */
+    uint64_t in_version, out_version;
+    struct eg__node *next_reader; /* the next stateless operation on the same node's output */
+    struct eg__node *readers;     /* the stateless operations on this node's outputs */
 } eg__node;
 
 struct eg_tape {
@@ -104,6 +109,9 @@ uint64_t eg__tape_last(const eg_context *ctx);
 bool eg__tapes_close_after(eg_context *ctx, uint64_t last);
 /** The open tape of that id, NULL when there is none. */
 eg_tape *eg__find_tape(const eg__autograd *state, uint64_t id);
+
+/** Ends what stateless operations share: from now on every result is computed anew. */
+void eg__tape_stop_sharing(eg_tape *tape);
 
 eg_status eg__saved_add(eg__arena *arena, eg__saved *saved, eg_tensor *t);
 void eg__saved_release(eg__saved *saved);

@@ -35,8 +35,17 @@ void eg__saved_release(eg__saved *saved)
 
 /* ---- tapes ---- */
 
+void eg__tape_stop_sharing(eg_tape *tape)
+{
+    for (size_t i = 0; i < tape->n_nodes; i++) {
+        eg_tensor_release(tape->nodes[i]->result);
+        tape->nodes[i]->result = NULL;
+    }
+}
+
 static void forget_node(eg__node *node)
 {
+    eg_tensor_release(node->result);
     eg__saved_release(&node->saved);
     for (size_t i = 0; i < node->n_in; i++)
         eg_tensor_release(node->edges[i].leaf);

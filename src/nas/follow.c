@@ -2,6 +2,7 @@
  * nas/follow.c - the base mutator: runs what the current decisions say and joins the outputs.
  */
 #include "nas/internal.h"
+#include "ops/registry.h"
 
 #include <stdlib.h>
 
@@ -14,17 +15,23 @@ typedef struct pass {
     size_t n_in;
 } pass;
 
+/* Candidate i of a layer choice. NULL on failure. */
+static eg_module *candidate_at(const pass *p, size_t i)
+{
+    eg_module *candidate = eg_layer_choice_at(p->choice, i);
+    if (candidate == NULL)
+        eg_fail(EG_EINVAL, "layer choice '%s': candidate '%s' is chosen, but was removed", eg_mutable_key(p->choice),
+                eg_layer_choice_name(p->choice, i));
+    return candidate;
+}
+
 /* Output i: of candidate i of a layer choice, or input i. NULL on failure. */
 static eg_tensor *output_at(const pass *p, size_t i)
 {
     if (!eg_is_a(p->choice, &eg_layer_choice_class))
         return p->in[i];
-    eg_module *candidate = eg_layer_choice_at(p->choice, i);
-    if (candidate != NULL)
-        return eg_module_call(candidate, p->in, p->n_in);
-    eg_fail(EG_EINVAL, "layer choice '%s': candidate '%s' is chosen, but was removed", eg_mutable_key(p->choice),
-            eg_layer_choice_name(p->choice, i));
-    return NULL;
+    eg_module *candidate = candidate_at(p, i);
+    return candidate != NULL ? eg_module_call(candidate, p->in, p->n_in) : NULL;
 }
 
 /* Joins n outputs; takes eg_none out of them. */
@@ -47,10 +54,56 @@ static eg_tensor *reduce(const pass *p, eg_tensor **out, size_t n)
     return p->reduction == EG_CHOICE_MEAN ? eg_affine(sum, 1 / (double)kept, 0) : sum;
 }
 
+/* What a candidate of a weighted sum is, with room for the norm that it ends in. */
+typedef struct branch {
+    eg_batch_norm2d *norm;
+    eg_batch_norm_args args;
+} branch;
+
+/* Candidates that end in a batch norm stop before it: the sum takes it in. NULL on failure. */
+static eg_tensor *weighted_layers(const pass *p, eg__norm_sum_term *terms, branch *branches)
+{
+    size_t n = p->decision->n;
+    for (size_t i = 0; i < n; i++) {
+        eg_module *candidate = candidate_at(p, i);
+        if (candidate == NULL)
+            return NULL;
+        branches[i].norm = eg__last_norm(candidate);
+        eg_tensor *x = branches[i].norm != NULL ? eg__call_before_norm(candidate, p->in, p->n_in)
+                                                : eg_module_call(candidate, p->in, p->n_in);
+        if (x == NULL)
+            return NULL;
+        terms[i].x = x;
+        if (branches[i].norm == NULL)
+            continue;
+        branches[i].args = eg__batch_norm2d_args(branches[i].norm, x);
+        terms[i].norm = &branches[i].args;
+    }
+    eg_tensor *sum = eg__norm_sum(terms, n, p->decision->tensor);
+    for (size_t i = 0; sum != NULL && i < n; i++) {
+        if (branches[i].norm != NULL)
+            eg__batch_norm2d_count(branches[i].norm);
+    }
+    return sum;
+}
+
+static eg_tensor *weighted_candidates(const pass *p)
+{
+    size_t n = p->decision->n;
+    eg__norm_sum_term *terms = eg__calloc(n, sizeof(*terms));
+    branch *branches = eg__calloc(n, sizeof(*branches));
+    eg_tensor *sum = terms != NULL && branches != NULL ? weighted_layers(p, terms, branches) : NULL;
+    free(terms);
+    free(branches);
+    return sum;
+}
+
 /* A decision with gradients: every candidate runs, times its weight. */
 static eg_tensor *follow_tensor(const pass *p, eg_tensor **out)
 {
     eg_tensor *weights = p->decision->tensor;
+    if (p->reduction == EG_CHOICE_SUM && eg_is_a(p->choice, &eg_layer_choice_class))
+        return weighted_candidates(p);
     for (size_t i = 0; i < p->decision->n; i++) {
         out[i] = output_at(p, i);
         if (out[i] == NULL)

@@ -20,16 +20,16 @@ static eg_module *next_child(const eg_module *m, size_t *i)
     return NULL;
 }
 
-/* A batch norm followed by ReLU is one operation, unless somebody looks between them. */
-static eg_tensor *forward(eg_module *self, eg_tensor *const *in, size_t n_in)
+/* Runs the children up to `end`, which is NULL for all. A batch norm followed by ReLU is one operation, unless somebody
+ * looks between them. */
+static eg_tensor *run_until(eg_module *self, eg_tensor *in, const eg_module *end)
 {
-    (void)n_in;
     const eg__autograd *autograd = eg__autograd_of(self->ctx);
     if (autograd == NULL)
         return NULL;
-    eg_tensor *x = in[0];
+    eg_tensor *x = in;
     eg_module *child;
-    for (size_t i = 0; x != NULL && (child = next_child(self, &i)) != NULL;) {
+    for (size_t i = 0; x != NULL && (child = next_child(self, &i)) != end;) {
         size_t after = i;
         const eg_module *next = autograd->sink == NULL ? next_child(self, &after) : NULL;
         bool fused = next != NULL && fuses(child, next);
@@ -38,11 +38,47 @@ static eg_tensor *forward(eg_module *self, eg_tensor *const *in, size_t n_in)
         if (fused)
             i = after;
         /* Without a tape nobody needs the value between two children any more. */
-        if (x != in[0] && x != y && !eg_is_recording(self->ctx))
+        if (x != in && x != y && !eg_is_recording(self->ctx))
             eg__scope_drop(x);
         x = y;
     }
     return x;
+}
+
+static eg_tensor *forward(eg_module *self, eg_tensor *const *in, size_t n_in)
+{
+    (void)n_in;
+    return run_until(self, in[0], NULL);
+}
+
+static eg_module *last_child(const eg_module *m)
+{
+    eg_module *last = NULL, *child;
+    for (size_t i = 0; (child = next_child(m, &i)) != NULL;)
+        last = child;
+    return last;
+}
+
+eg_batch_norm2d *eg__last_norm(eg_module *m)
+{
+    const eg__autograd *autograd = eg__autograd_of(m->ctx);
+    if (m->cls != &eg_sequential_class || m->n_hooks > 0 || !eg_is_recording(m->ctx) || autograd->sink != NULL)
+        return NULL;
+    eg_module *last = last_child(m);
+    bool plain = last != NULL && last->cls == &eg_batch_norm2d_class && last->n_hooks == 0 && last->training;
+    eg_batch_norm2d *norm = plain ? (eg_batch_norm2d *)last : NULL;
+    return norm != NULL && !norm->relu ? norm : NULL;
+}
+
+static eg_tensor *forward_before_norm(eg_module *self, eg_tensor *const *in, size_t n_in)
+{
+    (void)n_in;
+    return run_until(self, in[0], last_child(self));
+}
+
+eg_tensor *eg__call_before_norm(eg_module *m, eg_tensor *const *in, size_t n_in)
+{
+    return eg__module_call_with(m, forward_before_norm, in, n_in);
 }
 
 EG_NAMED_CLASS(eg_sequential, "Sequential", .forward = forward,

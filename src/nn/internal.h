@@ -97,6 +97,15 @@ eg_status eg__add_weight_and_bias(eg_module *m, eg_tensor **weight, eg_tensor **
 eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor *const *in, size_t n_in);
 eg_tensor *eg__batch_norm2d_forward_relu(eg_module *self, eg_tensor *const *in, size_t n_in);
 
+/** What eg_f_batch_norm() is given by this module for an input x, and what is to be counted after it has run. */
+eg_batch_norm_args eg__batch_norm2d_args(const eg_batch_norm2d *b, eg_tensor *x);
+void eg__batch_norm2d_count(eg_batch_norm2d *b);
+
+/** The batch norm at the end of m, if m is a plain sequential module that a tape records in training and nobody looks
+ *  at what goes into the norm or comes out of it; NULL otherwise. eg__call_before_norm() then calls m without it. */
+eg_batch_norm2d *eg__last_norm(eg_module *m);
+eg_tensor *eg__call_before_norm(eg_module *m, eg_tensor *const *in, size_t n_in);
+
 /* ---- modes (modes.c) ---- */
 
 /** The training flag of each module of a model. All-zero is empty. */

@@ -33,6 +33,7 @@ static eg_status unary_backward(eg_op_grad *grad)
         .struct_size = sizeof(eg_op),                                                                                  \
         .name = #record,                                                                                               \
         .attrs_size = sizeof(eg__unary_attrs),                                                                         \
+        .stateless = true,                                                                                             \
         .infer = unary_infer,                                                                                          \
         .forward = unary_forward,                                                                                      \
         .backward = unary_backward,                                                                                    \

@@ -70,6 +70,10 @@ bool eg__view_strides(eg_shape from, const int64_t *old, eg_shape to, int64_t *s
 /** grad_in[i] = the sum of dy over the dimensions along which input i was broadcast, times `factor`. */
 eg_status eg__grad_reduced(eg_op_grad *grad, size_t i, eg_tensor *dy, double factor);
 
+/** Updates running statistics (eg_none: none are kept) with those of a batch x. */
+void eg__update_running(eg_tensor *mean, eg_tensor *var, const eg_tensor *x, const eg_tensor *batch_mean,
+                        const eg_tensor *batch_var, double momentum);
+
 /** The number in a tensor of one element, float32 or float64. */
 static inline double eg__scalar(const eg_tensor *t)
 {

@@ -35,7 +35,7 @@ static eg_status batch_norm_infer(const eg_op_call *call, eg_spec *out)
 }
 
 /* running = (1 - momentum) * running + momentum * factor * batch */
-static void update_running(eg_tensor *running, const eg_tensor *batch, double momentum, double factor)
+static void update(eg_tensor *running, const eg_tensor *batch, double momentum, double factor)
 {
     if (eg_is_none(running))
         return;
@@ -50,6 +50,14 @@ static void update_running(eg_tensor *running, const eg_tensor *batch, double mo
         }
     }
     eg_tensor_touch(running);
+}
+
+void eg__update_running(eg_tensor *mean, eg_tensor *var, const eg_tensor *x, const eg_tensor *batch_mean,
+                        const eg_tensor *batch_var, double momentum)
+{
+    double n = (double)(eg_shape_numel(x->shape) / x->shape.dims[1]);
+    update(mean, batch_mean, momentum, 1.0);
+    update(var, batch_var, momentum, n / (n - 1.0)); /* the unbiased variance */
 }
 
 /* x, the weight and bias that are present, mean, variance, the workspace if any: backward reads them in this order. */
@@ -73,9 +81,7 @@ static eg_status forward_training(eg_op_call *call, eg_tensor *mean, eg_tensor *
     const eg_kernels *k = eg__kernels(call->ctx, x->dtype);
     EG_TRY(k->batch_norm(&attrs->norm, x, eg__optional(call->in[WEIGHT]), eg__optional(call->in[BIAS]), mean, var,
                          call->out[0], call->recording ? workspace : NULL));
-    double n = (double)(eg_shape_numel(x->shape) / x->shape.dims[1]);
-    update_running(call->in[RUNNING_MEAN], mean, attrs->momentum, 1.0);
-    update_running(call->in[RUNNING_VAR], var, attrs->momentum, n / (n - 1.0)); /* the unbiased variance */
+    eg__update_running(call->in[RUNNING_MEAN], call->in[RUNNING_VAR], x, mean, var, attrs->momentum);
     return save_for_backward(call, mean, var, *workspace);
 }
 

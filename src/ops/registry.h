@@ -37,6 +37,7 @@
     X(affine)                                                                                                          \
     X(add_n)                                                                                                           \
     X(weighted_sum)                                                                                                    \
+    X(norm_sum)                                                                                                        \
     X(sum)                                                                                                             \
     X(mean)                                                                                                            \
     X(max)                                                                                                             \
@@ -78,6 +79,11 @@ typedef struct eg__batch_norm_attrs {
     bool training;
 } eg__batch_norm_attrs;
 
+typedef struct eg__norm_sum_attrs {
+    double eps, momentum;
+    uint64_t plain; /* bit i: term i has no norm */
+} eg__norm_sum_attrs;
+
 typedef struct eg__unary_attrs { /* activations and affine */
     eg__unary kind;
     double a, b;
@@ -118,5 +124,16 @@ typedef struct eg__cross_entropy_attrs {
     double smoothing;
     eg_reduction reduction;
 } eg__cross_entropy_attrs;
+
+/* ---- operations that have no public function ---- */
+
+/** A term of eg__norm_sum(): a batch norm yet to be applied, or a tensor as it is. */
+typedef struct eg__norm_sum_term {
+    const eg_batch_norm_args *norm; /* NULL: x */
+    eg_tensor *x;
+} eg__norm_sum_term;
+
+/** weights[0] * term 0 + .., as eg_weighted_sum() of normalized terms; eg_none among x is left out with its weight. */
+eg_tensor *eg__norm_sum(const eg__norm_sum_term *terms, size_t n, eg_tensor *weights);
 
 #endif

@@ -39,6 +39,16 @@ typedef struct eg__batch_norm {
     bool relu;
 } eg__batch_norm;
 
+/** A term of norm_sum: w * (gamma (x - mean) / sqrt(var + eps) + beta); where mean is NULL, w * x. */
+typedef struct eg__norm_term {
+    const eg_tensor *x;
+    const eg_tensor *gamma, *beta; /* may be NULL */
+    eg_tensor *mean, *var;         /* of x, set by forward */
+} eg__norm_term;
+typedef struct eg__norm_term_grad { /* each may be NULL */
+    eg_tensor *dx, *dgamma, *dbeta;
+} eg__norm_term_grad;
+
 /** Scalars of one optimizer update; the state buffers are n numbers each. */
 typedef struct eg__sgd {
     double lr, momentum, dampening, weight_decay;
@@ -107,6 +117,11 @@ typedef struct eg_kernels {
     /* dx[i] = w[i] dy (each may be NULL); dw[i] = <x[i], dy> (dw may be NULL; then x may be NULL too) */
     eg_status (*weighted_sum_backward)(size_t n, const eg_tensor *const *x, const eg_tensor *w, const eg_tensor *dy,
                                        eg_tensor *const *dx, eg_tensor *dw);
+
+    /* y = the sum of the terms, x (N, C, ..) of y's shape. dx may share x's memory. dw may be NULL */
+    eg_status (*norm_sum)(double eps, size_t n, const eg__norm_term *terms, const eg_tensor *w, eg_tensor *y);
+    eg_status (*norm_sum_backward)(double eps, size_t n, const eg__norm_term *terms, const eg_tensor *w,
+                                   const eg_tensor *dy, const eg__norm_term_grad *grads, eg_tensor *dw);
 
     /* y = x for equal shapes, any strides and (for ref) types */
     eg_status (*copy)(const eg_tensor *x, eg_tensor *y);

@@ -60,7 +60,9 @@ struct eg_op {
     const char *name;   /**< in messages, traces and tests */
     size_t attrs_size;  /**< of the plain struct of attributes (no pointers in it); 0 = none */
     size_t n_out;       /**< 0 = 1 */
-    uint32_t optional;  /**< bit i: input i may be eg_none */
+    uint32_t optional;  /**< bit i: input i may be eg_none; bit 31 stands for all later ones too */
+    bool stateless;     /**< one input, one output, and equal attributes give equal results: while a tape records, equal
+                           applications to one result of it share their output, and its gradient */
     bool makes_outputs; /**< forward sets out[] itself (views), to references that it hands over (eg_tensor_keep): not
                            allocated before. Also called for shape-only inputs */
     /** Sets out[0 .. n_out-1] from the inputs' shapes, or fails saying what does not fit (the name of the operation
@@ -84,6 +86,9 @@ EG_API eg_status eg_op_save(eg_op_call *call, eg_tensor *t);
 /** In backward: makes grad_in[i] a new tensor of the input's type and shape, not initialized, and returns it, lent;
  *  NULL on failure. */
 EG_API eg_tensor *eg_op_grad_new(eg_op_grad *grad, size_t i);
+/** In backward: like eg_op_grad_new(), in the memory of a tensor of `saved` or `grad_out` where nobody else holds it: its
+ *  numbers are then overwritten as the gradient is written. */
+EG_API eg_tensor *eg_op_grad_reuse(eg_op_grad *grad, size_t i, eg_tensor *t);
 /** In backward: hands `t` (such as grad_out[0]) on as grad_in[i], without a copy where nobody else holds it. */
 EG_API eg_status eg_op_grad_pass(eg_op_grad *grad, size_t i, eg_tensor *t);
 

@@ -22,19 +22,42 @@ static eg_status build(eg_module *self)
     return EG_BUFFER(b, num_batches_tracked, none ? eg_none : zero_counter(self->ctx));
 }
 
+static bool tracks(const eg_batch_norm2d *b)
+{
+    return b->base.training && !b->no_track_running_stats;
+}
+
+eg_batch_norm_args eg__batch_norm2d_args(const eg_batch_norm2d *b, eg_tensor *x)
+{
+    double momentum = b->momentum.value;
+    if (tracks(b) && b->cumulative)
+        momentum = 1 / ((double)*eg__i64(b->num_batches_tracked) + 1);
+    return (eg_batch_norm_args){.x = x,
+                                .running_mean = b->running_mean,
+                                .running_var = b->running_var,
+                                .weight = b->weight,
+                                .bias = b->bias,
+                                .training = b->base.training || b->no_track_running_stats,
+                                .momentum = momentum,
+                                .eps = b->eps,
+                                .relu = b->relu};
+}
+
+void eg__batch_norm2d_count(eg_batch_norm2d *b)
+{
+    if (!tracks(b))
+        return;
+    ++*eg__i64(b->num_batches_tracked);
+    eg_tensor_touch(b->num_batches_tracked);
+}
+
 static eg_tensor *normalize(eg_batch_norm2d *b, eg_tensor *x, bool relu)
 {
-    bool tracks = b->base.training && !b->no_track_running_stats;
-    double momentum = b->momentum.value;
-    if (tracks && b->cumulative)
-        momentum = 1 / ((double)*eg__i64(b->num_batches_tracked) + 1);
-    eg_tensor *y = eg_f_batch_norm(x, b->running_mean, b->running_var, b->weight, b->bias,
-                                   .training = b->base.training || b->no_track_running_stats, .momentum = momentum,
-                                   .eps = b->eps, .relu = relu);
-    if (y != NULL && tracks && !eg_tensor_is_shape_only(x)) {
-        ++*eg__i64(b->num_batches_tracked);
-        eg_tensor_touch(b->num_batches_tracked);
-    }
+    eg_batch_norm_args args = eg__batch_norm2d_args(b, x);
+    args.relu = relu;
+    eg_tensor *y = eg_f_batch_norm_with(&args);
+    if (y != NULL && !eg_tensor_is_shape_only(x))
+        eg__batch_norm2d_count(b);
     return y;
 }
 

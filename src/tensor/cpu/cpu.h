@@ -84,6 +84,9 @@ eg_status eg__cpu_softmax_backward(int, bool, const eg_tensor *, const eg_tensor
 eg_status eg__cpu_weighted_sum(size_t, const eg_tensor *const *, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_weighted_sum_backward(size_t, const eg_tensor *const *, const eg_tensor *, const eg_tensor *,
                                         eg_tensor *const *, eg_tensor *);
+eg_status eg__cpu_norm_sum(double, size_t, const eg__norm_term *, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_norm_sum_backward(double, size_t, const eg__norm_term *, const eg_tensor *, const eg_tensor *,
+                                    const eg__norm_term_grad *, eg_tensor *);
 eg_status eg__cpu_copy(const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_accumulate(const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_fill(eg_tensor *, double);

@@ -19,6 +19,11 @@ extern const eg_kernels eg__ref_f64_kernels;
 eg_status eg__ref_copy(const eg_tensor *x, eg_tensor *y);
 eg_status eg__ref_fill(eg_tensor *y, double value);
 
+/* Kernels that are made of others of this table. */
+eg_status eg__ref_norm_sum(double eps, size_t n, const eg__norm_term *terms, const eg_tensor *w, eg_tensor *y);
+eg_status eg__ref_norm_sum_backward(double eps, size_t n, const eg__norm_term *terms, const eg_tensor *w,
+                                    const eg_tensor *dy, const eg__norm_term_grad *grads, eg_tensor *dw);
+
 /** An element of any type as a number; `at` counts elements from the tensor's first. */
 double eg__ref_get(const eg_tensor *t, int64_t at);
 
