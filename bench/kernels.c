@@ -39,7 +39,7 @@ static eg_status conv(bench *b)
 }
 static eg_status conv_input(bench *b)
 {
-    return b->k->conv2d_backward_input(&b->win, b->w, b->win.stride[0] == 1 ? b->dy : b->half, b->dx);
+    return b->k->conv2d_backward_input(&b->win, b->w, b->win.stride[0] == 1 ? b->dy : b->half, b->dx, false);
 }
 static eg_status conv_weight(bench *b)
 {
@@ -78,7 +78,7 @@ static eg_status max_pool(bench *b)
 }
 static eg_status max_pool_back(bench *b)
 {
-    return b->k->max_pool2d_backward(&pool, b->pool_workspace, b->dy, b->dx);
+    return b->k->max_pool2d_backward(&pool, b->pool_workspace, b->dy, b->dx, false);
 }
 static eg_status avg_pool(bench *b)
 {
@@ -86,7 +86,7 @@ static eg_status avg_pool(bench *b)
 }
 static eg_status avg_pool_back(bench *b)
 {
-    return b->k->avg_pool2d_backward(&pool, b->dy, b->dx);
+    return b->k->avg_pool2d_backward(&pool, b->dy, b->dx, false);
 }
 static eg_status global_pool(bench *b)
 {
@@ -102,7 +102,7 @@ static eg_status relu(bench *b)
 }
 static eg_status relu_back(bench *b)
 {
-    return b->k->unary_backward(EG__RELU, 0, 0, b->y, b->dy, b->dx);
+    return b->k->unary_backward(EG__RELU, 0, 0, b->y, b->dy, b->dx, false);
 }
 static eg_status sigmoid(bench *b)
 {

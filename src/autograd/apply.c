@@ -45,7 +45,7 @@ static eg_status check_input(application *app, size_t i)
     const eg_tensor *t = call->in[i];
     switch (t->kind) {
     case EG__NONE:
-        EG_CHECK(call->op->optional >> EG_MIN(i, 31) & 1, EG_EINVAL,
+        EG_CHECK(i < 32 && (call->op->optional >> i & 1), EG_EINVAL,
                  "input %zu is none (a choice that selected nothing)", i);
         return EG_OK;
     case EG__TUPLE:

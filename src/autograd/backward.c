@@ -55,6 +55,12 @@ static eg_status add_into_leaf(eg_tensor *leaf, eg_tensor *grad)
 
 /* ---- for the operations' backward ---- */
 
+/* What op_grad.record points to. */
+typedef struct pass_record {
+    eg_tape *tape;
+    eg__node *node;
+} pass_record;
+
 static eg_status check_index(const eg_op_grad *grad, size_t i)
 {
     EG_CHECK(grad != NULL, EG_EINVAL, "the gradients' record is NULL");
@@ -80,19 +86,42 @@ eg_tensor *eg_op_grad_new(eg_op_grad *grad, size_t i)
     return t;
 }
 
-eg_tensor *eg_op_grad_reuse(eg_op_grad *grad, size_t i, eg_tensor *t)
+/* Whether nobody else holds t and it is what eg_op_grad_new() would make. */
+static bool serves(const eg_spec *spec, const eg_tensor *t)
 {
-    if (check_index(grad, i) != EG_OK || eg__tensor_check_dense(t, "tensor") != EG_OK)
-        return NULL;
-    const eg_spec *spec = &grad->in_spec[i];
+    if (t->dtype != spec->dtype || !eg_shape_equal(t->shape, spec->shape) || !eg__is_exclusive(t))
+        return false;
     int64_t strides[EG_MAX_DIMS];
     eg__layout_strides(spec->shape, spec->layout, strides);
-    bool same = t->dtype == spec->dtype && eg_shape_equal(t->shape, spec->shape) && eg__is_exclusive(t);
-    for (int d = 0; same && d < spec->shape.ndim; d++)
-        same = spec->shape.dims[d] == 1 || t->strides[d] == strides[d];
-    if (!same)
+    for (int d = 0; d < spec->shape.ndim; d++)
+        if (spec->shape.dims[d] != 1 && t->strides[d] != strides[d])
+            return false;
+    return true;
+}
+
+/* Where the gradients of input i meet. */
+static eg_tensor **slot_of(const eg_op_grad *grad, size_t i)
+{
+    const pass_record *record = grad->record;
+    const eg__edge *edge = &record->node->edges[i];
+    return edge->leaf ? &edge->leaf->grad : &record->tape->nodes[edge->node]->grad_out[edge->out];
+}
+
+eg_tensor *eg_op_grad_into(eg_op_grad *grad, size_t i, eg_tensor *reuse, bool *add)
+{
+    if (check_index(grad, i) != EG_OK)
+        return NULL;
+    const eg_spec *spec = &grad->in_spec[i];
+    eg_tensor *sum = add && grad->needs_grad[i] ? *slot_of(grad, i) : NULL;
+    if (add)
+        *add = sum && serves(spec, sum);
+    if (sum && *add) {
+        eg_tensor_touch(sum);
+        return sum;
+    }
+    if (!reuse || !serves(spec, reuse))
         return eg_op_grad_new(grad, i);
-    eg_tensor *view = eg__tensor_new_view(t, t->shape, t->strides, t->offset); /* a gradient has no history */
+    eg_tensor *view = eg__tensor_new_view(reuse, reuse->shape, reuse->strides, reuse->offset); /* without its history */
     if (view)
         set_grad_in(grad, i, view);
     return view;
@@ -134,8 +163,10 @@ static eg_status check_saved(const eg__node *node)
 }
 
 /* What backward makes on the way lives in a scope of its own. */
-static eg_status call_backward(eg_context *ctx, eg__node *node)
+static eg_status call_backward(eg_tape *tape, eg__node *node)
 {
+    eg_context *ctx = tape->ctx;
+    pass_record record = {tape, node};
     EG_TRY(check_saved(node));
     size_t scope = eg__scope_enter(ctx);
     if (scope == SIZE_MAX)
@@ -150,7 +181,8 @@ static eg_status call_backward(eg_context *ctx, eg__node *node)
                        .needs_grad = node->needs_grad,
                        .saved = node->saved.tensors,
                        .grad_out = node->grad_out,
-                       .grad_in = node->grad_in};
+                       .grad_in = node->grad_in,
+                       .record = &record};
     eg_status status = node->op->backward(&grad);
     eg__scope_leave(ctx, scope, NULL);
     return status;
@@ -179,7 +211,7 @@ static eg_status pass_node(eg_tape *tape, eg__node *node)
     bool arrived = false;
     for (size_t i = 0; i < node->n_out; i++)
         arrived |= node->grad_out[i] != NULL;
-    eg_status status = arrived ? call_backward(tape->ctx, node) : EG_OK;
+    eg_status status = arrived ? call_backward(tape, node) : EG_OK;
     eg__saved_release(&node->saved);
     release_all(node->grad_out, node->n_out);
     if (status == EG_OK)

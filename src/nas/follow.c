@@ -54,47 +54,30 @@ static eg_tensor *reduce(const pass *p, eg_tensor **out, size_t n)
     return p->reduction == EG_CHOICE_MEAN ? eg_affine(sum, 1 / (double)kept, 0) : sum;
 }
 
-/* What a candidate of a weighted sum is, with room for the norm that it ends in. */
-typedef struct branch {
-    eg_batch_norm2d *norm;
-    eg_batch_norm_args args;
-} branch;
-
-/* Candidates that end in a batch norm stop before it: the sum takes it in. NULL on failure. */
-static eg_tensor *weighted_layers(const pass *p, eg__norm_sum_term *terms, branch *branches)
+/* sum + weights[i] * output of candidate i. A candidate that ends in a batch norm stops before it, the sum takes it in.
+ * `consume`: nobody else sees the sum. NULL on failure. */
+static eg_tensor *add_candidate(const pass *p, size_t i, eg_tensor *sum, bool consume)
 {
-    size_t n = p->decision->n;
-    for (size_t i = 0; i < n; i++) {
-        eg_module *candidate = candidate_at(p, i);
-        if (candidate == NULL)
-            return NULL;
-        branches[i].norm = eg__last_norm(candidate);
-        eg_tensor *x = branches[i].norm != NULL ? eg__call_before_norm(candidate, p->in, p->n_in)
-                                                : eg_module_call(candidate, p->in, p->n_in);
-        if (x == NULL)
-            return NULL;
-        terms[i].x = x;
-        if (branches[i].norm == NULL)
-            continue;
-        branches[i].args = eg__batch_norm2d_args(branches[i].norm, x);
-        terms[i].norm = &branches[i].args;
+    eg_tensor *weights = p->decision->tensor;
+    eg_module *candidate = candidate_at(p, i);
+    eg_batch_norm2d *norm = candidate != NULL ? eg__last_norm(candidate) : NULL;
+    if (norm != NULL) {
+        eg_tensor *x = eg__call_before_norm(candidate, p->in, p->n_in);
+        eg_batch_norm_args args = eg__batch_norm2d_args(norm, x);
+        sum = eg__norm_add(sum, consume, &args, weights, (int64_t)i);
+        if (sum != NULL)
+            eg__batch_norm2d_count(norm);
+        return sum;
     }
-    eg_tensor *sum = eg__norm_sum(terms, n, p->decision->tensor);
-    for (size_t i = 0; sum != NULL && i < n; i++) {
-        if (branches[i].norm != NULL)
-            eg__batch_norm2d_count(branches[i].norm);
-    }
-    return sum;
+    eg_tensor *x = candidate != NULL ? eg_module_call(candidate, p->in, p->n_in) : NULL;
+    return eg__weighted_add(sum, consume, x, weights, (int64_t)i);
 }
 
 static eg_tensor *weighted_candidates(const pass *p)
 {
-    size_t n = p->decision->n;
-    eg__norm_sum_term *terms = eg__calloc(n, sizeof(*terms));
-    branch *branches = eg__calloc(n, sizeof(*branches));
-    eg_tensor *sum = terms != NULL && branches != NULL ? weighted_layers(p, terms, branches) : NULL;
-    free(terms);
-    free(branches);
+    eg_tensor *sum = eg_none;
+    for (size_t i = 0; i < p->decision->n && sum != NULL; i++)
+        sum = add_candidate(p, i, sum, i > 0);
     return sum;
 }
 

@@ -21,11 +21,12 @@ static eg_status unary_forward(eg_op_call *call)
 static eg_status unary_backward(eg_op_grad *grad)
 {
     const eg__unary_attrs *attrs = grad->attrs;
-    eg_tensor *dx = eg_op_grad_new(grad, 0);
+    bool add;
+    eg_tensor *dy = grad->grad_out[0], *dx = eg_op_grad_into(grad, 0, dy, &add);
     if (!dx)
         return eg__pending();
     return eg__kernels(grad->ctx, dx->dtype)
-        ->unary_backward(attrs->kind, attrs->a, attrs->b, grad->saved[0], grad->grad_out[0], dx);
+        ->unary_backward(attrs->kind, attrs->a, attrs->b, grad->saved[0], dy, dx, add);
 }
 
 #define UNARY_OP(record)                                                                                               \

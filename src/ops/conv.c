@@ -107,10 +107,11 @@ static eg_status conv2d_backward(eg_op_grad *grad)
     const eg_tensor *dy = grad->grad_out[0];
     size_t next = 0;
     if (grad->needs_grad[0]) {
-        eg_tensor *dx = eg_op_grad_new(grad, 0);
+        bool add;
+        eg_tensor *dx = eg_op_grad_into(grad, 0, NULL, &add);
         if (!dx)
             return eg__pending();
-        EG_TRY(eg__kernels(grad->ctx, dy->dtype)->conv2d_backward_input(&w, grad->saved[next++], dy, dx));
+        EG_TRY(eg__kernels(grad->ctx, dy->dtype)->conv2d_backward_input(&w, grad->saved[next++], dy, dx, add));
     }
     if (grad->needs_grad[1])
         return weight_gradient(grad, &w, grad->saved[next], dy);

@@ -82,10 +82,11 @@ static eg_status max_pool2d_forward(eg_op_call *call)
 static eg_status max_pool2d_backward(eg_op_grad *grad)
 {
     const eg__window *w = &((const eg__pool2d_attrs *)grad->attrs)->window;
-    eg_tensor *dx = eg_op_grad_new(grad, 0);
+    bool add;
+    eg_tensor *dx = eg_op_grad_into(grad, 0, NULL, &add);
     if (!dx)
         return eg__pending();
-    return eg__kernels(grad->ctx, dx->dtype)->max_pool2d_backward(w, grad->saved[0], grad->grad_out[0], dx);
+    return eg__kernels(grad->ctx, dx->dtype)->max_pool2d_backward(w, grad->saved[0], grad->grad_out[0], dx, add);
 }
 
 const eg_op eg__op_max_pool2d = {
@@ -126,10 +127,11 @@ static eg_status avg_pool2d_forward(eg_op_call *call)
 static eg_status avg_pool2d_backward(eg_op_grad *grad)
 {
     const eg__window *w = &((const eg__pool2d_attrs *)grad->attrs)->window;
-    eg_tensor *dx = eg_op_grad_new(grad, 0);
+    bool add;
+    eg_tensor *dx = eg_op_grad_into(grad, 0, NULL, &add);
     if (!dx)
         return eg__pending();
-    return eg__kernels(grad->ctx, dx->dtype)->avg_pool2d_backward(w, grad->grad_out[0], dx);
+    return eg__kernels(grad->ctx, dx->dtype)->avg_pool2d_backward(w, grad->grad_out[0], dx, add);
 }
 
 const eg_op eg__op_avg_pool2d = {

@@ -37,7 +37,8 @@
     X(affine)                                                                                                          \
     X(add_n)                                                                                                           \
     X(weighted_sum)                                                                                                    \
-    X(norm_sum)                                                                                                        \
+    X(norm_add)                                                                                                        \
+    X(weighted_add)                                                                                                    \
     X(sum)                                                                                                             \
     X(mean)                                                                                                            \
     X(max)                                                                                                             \
@@ -79,10 +80,11 @@ typedef struct eg__batch_norm_attrs {
     bool training;
 } eg__batch_norm_attrs;
 
-typedef struct eg__norm_sum_attrs {
+typedef struct eg__mixed_edge_attrs { /* norm_add, weighted_add */
     double eps, momentum;
-    uint64_t plain; /* bit i: term i has no norm */
-} eg__norm_sum_attrs;
+    int64_t index; /* of the weight */
+    bool consume;  /* the sum may be overwritten */
+} eg__mixed_edge_attrs;
 
 typedef struct eg__unary_attrs { /* activations and affine */
     eg__unary kind;
@@ -127,13 +129,10 @@ typedef struct eg__cross_entropy_attrs {
 
 /* ---- operations that have no public function ---- */
 
-/** A term of eg__norm_sum(): a batch norm yet to be applied, or a tensor as it is. */
-typedef struct eg__norm_sum_term {
-    const eg_batch_norm_args *norm; /* NULL: x */
-    eg_tensor *x;
-} eg__norm_sum_term;
-
-/** weights[0] * term 0 + .., as eg_weighted_sum() of normalized terms; eg_none among x is left out with its weight. */
-eg_tensor *eg__norm_sum(const eg__norm_sum_term *terms, size_t n, eg_tensor *weights);
+/** sum (eg_none: nothing) + weights[index] * x; sum where x is eg_none. `consume`: nobody reads `sum` any more, its
+ *  memory may become the result's. */
+eg_tensor *eg__weighted_add(eg_tensor *sum, bool consume, eg_tensor *x, eg_tensor *weights, int64_t index);
+/** The same for the batch norm in training of norm->x, without ReLU. */
+eg_tensor *eg__norm_add(eg_tensor *sum, bool consume, const eg_batch_norm_args *norm, eg_tensor *weights, int64_t index);
 
 #endif

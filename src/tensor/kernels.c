@@ -22,3 +22,20 @@ bool eg__unary_saves_output(eg__unary op)
 {
     return op == EG__RELU || op == EG__SIGMOID || op == EG__TANH;
 }
+
+eg_tensor *eg__add_begin(eg_tensor *dx, bool add)
+{
+    return add ? eg__tensor_new_like(dx) : dx;
+}
+
+eg_status eg__add_finish(const eg_kernels *k, eg_status status, eg_tensor *written, eg_tensor *dx)
+{
+    if (!written)
+        return EG_ENOMEM;
+    if (written == dx)
+        return status;
+    if (status == EG_OK)
+        status = k->accumulate(written, dx);
+    eg_tensor_release(written);
+    return status;
+}

@@ -39,15 +39,13 @@ typedef struct eg__batch_norm {
     bool relu;
 } eg__batch_norm;
 
-/** A term of norm_sum: w * (gamma (x - mean) / sqrt(var + eps) + beta); where mean is NULL, w * x. */
+/** A term of a sum: weight * (gamma (x - mean) / sqrt(var + eps) + beta). */
 typedef struct eg__norm_term {
-    const eg_tensor *x;
+    const eg_tensor *x;            /* (N, C, ..) */
     const eg_tensor *gamma, *beta; /* may be NULL */
     eg_tensor *mean, *var;         /* of x, set by forward */
+    double eps, weight;
 } eg__norm_term;
-typedef struct eg__norm_term_grad { /* each may be NULL */
-    eg_tensor *dx, *dgamma, *dbeta;
-} eg__norm_term_grad;
 
 /** Scalars of one optimizer update; the state buffers are n numbers each. */
 typedef struct eg__sgd {
@@ -65,7 +63,9 @@ typedef struct eg_kernels {
 
     /* y = conv(x, w) + b; b may be NULL */
     eg_status (*conv2d)(const eg__window *, const eg_tensor *x, const eg_tensor *w, const eg_tensor *b, eg_tensor *y);
-    eg_status (*conv2d_backward_input)(const eg__window *, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx);
+    /* `add`, here and below: dx holds a sum, to which the gradient is added */
+    eg_status (*conv2d_backward_input)(const eg__window *, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx,
+                                       bool add);
     /* dw and db may be NULL */
     eg_status (*conv2d_backward_weight)(const eg__window *, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw,
                                         eg_tensor *db);
@@ -91,18 +91,19 @@ typedef struct eg_kernels {
 
     /* *workspace as in batch_norm: where the maxima were */
     eg_status (*max_pool2d)(const eg__window *, const eg_tensor *x, eg_tensor *y, eg_tensor **workspace);
-    eg_status (*max_pool2d_backward)(const eg__window *, const eg_tensor *workspace, const eg_tensor *dy,
-                                     eg_tensor *dx);
+    eg_status (*max_pool2d_backward)(const eg__window *, const eg_tensor *workspace, const eg_tensor *dy, eg_tensor *dx,
+                                     bool add);
     eg_status (*avg_pool2d)(const eg__window *, const eg_tensor *x, eg_tensor *y);
-    eg_status (*avg_pool2d_backward)(const eg__window *, const eg_tensor *dy, eg_tensor *dx);
+    eg_status (*avg_pool2d_backward)(const eg__window *, const eg_tensor *dy, eg_tensor *dx, bool add);
     /* output size is y's */
     eg_status (*adaptive_avg_pool2d)(const eg_tensor *x, eg_tensor *y);
     eg_status (*adaptive_avg_pool2d_backward)(const eg_tensor *dy, eg_tensor *dx);
 
-    /* a, b: slope of leaky relu (a), factor and offset of affine. `saved` is x, or y where eg__unary_saves_output() */
+    /* a, b: slope of leaky relu (a), factor and offset of affine. `saved` is x, or y where eg__unary_saves_output(). dx
+     * may be dy */
     eg_status (*unary)(eg__unary, double a, double b, const eg_tensor *x, eg_tensor *y);
     eg_status (*unary_backward)(eg__unary, double a, double b, const eg_tensor *saved, const eg_tensor *dy,
-                                eg_tensor *dx);
+                                eg_tensor *dx, bool add);
 
     /* broadcasting: a and b have y's ndim, sizes equal to y's or 1 (stride 0 is set by the caller for size 1) */
     eg_status (*binary)(eg__binary, const eg_tensor *a, const eg_tensor *b, eg_tensor *y);
@@ -118,10 +119,11 @@ typedef struct eg_kernels {
     eg_status (*weighted_sum_backward)(size_t n, const eg_tensor *const *x, const eg_tensor *w, const eg_tensor *dy,
                                        eg_tensor *const *dx, eg_tensor *dw);
 
-    /* y = the sum of the terms, x (N, C, ..) of y's shape. dx may share x's memory. dw may be NULL */
-    eg_status (*norm_sum)(double eps, size_t n, const eg__norm_term *terms, const eg_tensor *w, eg_tensor *y);
-    eg_status (*norm_sum_backward)(double eps, size_t n, const eg__norm_term *terms, const eg_tensor *w,
-                                   const eg_tensor *dy, const eg__norm_term_grad *grads, eg_tensor *dw);
+    /* y = sum + term; sum may be NULL, and may be y */
+    eg_status (*norm_add)(const eg__norm_term *, const eg_tensor *sum, eg_tensor *y);
+    /* dx may share x's memory; dx, dgamma and dbeta may be NULL */
+    eg_status (*norm_add_backward)(const eg__norm_term *, const eg_tensor *dy, eg_tensor *dx, eg_tensor *dgamma,
+                                   eg_tensor *dbeta, double *dweight);
 
     /* y = x for equal shapes, any strides and (for ref) types */
     eg_status (*copy)(const eg_tensor *x, eg_tensor *y);
@@ -145,6 +147,11 @@ typedef struct eg_kernels {
     eg_status (*norm2)(size_t n, eg_tensor *const *t, double *sum);
     eg_status (*scale)(size_t n, eg_tensor *const *t, double factor);
 } eg_kernels;
+
+/** For kernels that cannot add: where to write instead of dx, which eg__add_finish() adds to dx and releases. NULL on
+ *  ENOMEM, which eg__add_finish() returns. Without `add` it is dx. */
+eg_tensor *eg__add_begin(eg_tensor *dx, bool add);
+eg_status eg__add_finish(const eg_kernels *k, eg_status status, eg_tensor *written, eg_tensor *dx);
 
 extern const eg_kernels eg__ref_kernels;  /* tensor/ref */
 extern const eg_kernels eg__dnnl_kernels; /* tensor/dnnl and tensor/cpu */

@@ -185,7 +185,7 @@ static void convolutions_agree(void **state)
                   *b = PICK(f, 0, 1) ? random_in(f, c.b, NATURAL) : NULL;
         enum placement where = any_placement(f);
         BOTH(f, "conv2d", c.y, where, 1e-4, k->conv2d(&c.win, x, w, b, y));
-        BOTH(f, "conv2d_backward_input", c.x, where, 1e-4, k->conv2d_backward_input(&c.win, w, dy, y));
+        BOTH(f, "conv2d_backward_input", c.x, where, 1e-4, k->conv2d_backward_input(&c.win, w, dy, y, false));
         BOTH(f, "conv2d_backward_weight", c.w, PICK(f, 0, 1) ? ROW_MAJOR : SLICE, 1e-4,
              k->conv2d_backward_weight(&c.win, x, dy, y, NULL));
         BOTH(f, "conv2d_backward_weight (bias alone)", c.b, NATURAL, 1e-4,
@@ -210,7 +210,7 @@ static void a_second_call_makes_no_primitive(void **state)
         for (int turn = 0; turn < 2; turn++) {
             before = eg_context_get_stats(f->ctx);
             OK(fast->conv2d(&c.win, x, w, NULL, y));
-            OK(fast->conv2d_backward_input(&c.win, w, dy, dx));
+            OK(fast->conv2d_backward_input(&c.win, w, dy, dx, false));
             OK(fast->conv2d_backward_weight(&c.win, x, dy, dw, NULL));
         }
         eg_context_stats after = eg_context_get_stats(f->ctx);
@@ -230,7 +230,7 @@ static void changed_weights_are_seen(void **state)
         for (int turn = 0; turn < 3; turn++) {
             BOTH(f, "conv2d", c.y, NATURAL, 1e-4, k->conv2d(&c.win, x, w, NULL, y));
             BOTH(f, "conv2d", c.y, NATURAL, 1e-4, k->conv2d(&c.win, x, other, NULL, y));
-            BOTH(f, "conv2d_backward_input", c.x, NATURAL, 1e-4, k->conv2d_backward_input(&c.win, w, dy, y));
+            BOTH(f, "conv2d_backward_input", c.x, NATURAL, 1e-4, k->conv2d_backward_input(&c.win, w, dy, y, false));
             if (turn == 0)
                 randomize(f, w, -1, 1); /* writing touches */
             else
@@ -358,7 +358,7 @@ static void pools_agree(void **state)
             maxima[t] = output(f, y_shape, where);
             dx[t] = output(f, x_shape, where);
             OK(tables[t]->max_pool2d(&win, x, maxima[t], &workspace[t]));
-            OK(tables[t]->max_pool2d_backward(&win, workspace[t], dy, dx[t]));
+            OK(tables[t]->max_pool2d_backward(&win, workspace[t], dy, dx[t], false));
             eg_tensor_release(workspace[t]);
         }
         expect_close("max_pool2d", maxima[0], maxima[1], 0);
@@ -370,7 +370,7 @@ static void pools_agree(void **state)
                 y_shape.dims[2 + d] = out_size(x_shape.dims[2 + d], &win, d);
         dy = random_any(f, y_shape);
         BOTH(f, "avg_pool2d", y_shape, where, 1e-5, k->avg_pool2d(&win, x, y));
-        BOTH(f, "avg_pool2d_backward", x_shape, where, 1e-5, k->avg_pool2d_backward(&win, dy, y));
+        BOTH(f, "avg_pool2d_backward", x_shape, where, 1e-5, k->avg_pool2d_backward(&win, dy, y, false));
     }
 }
 
@@ -419,7 +419,7 @@ static void unaries_agree(void **state)
             BOTH(f, "unary", shape, where, 1e-6, k->unary((eg__unary)op, 0.3, -0.7, x, y));
             if (eg__unary_saves_output((eg__unary)op))
                 OK(ref->unary((eg__unary)op, 0.3, -0.7, x, x));
-            BOTH(f, "unary_backward", shape, where, 1e-6, k->unary_backward((eg__unary)op, 0.3, -0.7, x, dy, y));
+            BOTH(f, "unary_backward", shape, where, 1e-6, k->unary_backward((eg__unary)op, 0.3, -0.7, x, dy, y, false));
         }
 }
 

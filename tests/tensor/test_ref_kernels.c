@@ -133,7 +133,7 @@ static void conv2d_by_hand(void **state)
     assert_ok(k->conv2d(&win, x, w, NULL, y));
     EXPECT(y, 1 + 20 + 400 + 5000, 2 + 30 + 500 + 6000);
     eg_tensor *dy = FROM(ctx, EG_F32, y->shape, 1, 2);
-    assert_ok(k->conv2d_backward_input(&win, w, dy, dx));
+    assert_ok(k->conv2d_backward_input(&win, w, dy, dx, false));
     EXPECT(dx, 1, 10 + 2, 20, 100, 1000 + 200, 2000);
     eg_tensor *dw = empty(ctx, EG_F32, w->shape);
     assert_ok(k->conv2d_backward_weight(&win, x, dy, dw, NULL));
@@ -164,7 +164,7 @@ static void max_pool_window_in_the_padding(void **state)
     eg_tensor *y = empty(ctx, EG_F64, x->shape), *position = NULL;
     assert_ok(k->max_pool2d(&win, x, y, &position));
     assert_true(element_get(y, 0) == (double)-INFINITY && element_get(y, 1) == (double)-INFINITY);
-    assert_ok(k->max_pool2d_backward(&win, position, FROM(ctx, EG_F64, y->shape, 1, 1), dx));
+    assert_ok(k->max_pool2d_backward(&win, position, FROM(ctx, EG_F64, y->shape, 1, 1), dx, false));
     EXPECT(dx, 0, 0);
     eg_tensor_release(position);
 }
@@ -182,7 +182,7 @@ static void avg_pool_divides_clipped_windows(void **state)
     assert_ok(k->avg_pool2d(&win, x, y));
     EXPECT(y, 9.0 / 2, 27.0 / 3, 12.0 / 1);
     eg_tensor *dx = empty(ctx, EG_F32, x->shape);
-    assert_ok(k->avg_pool2d_backward(&win, FROM(ctx, EG_F32, y->shape, 2, 3, 5), dx));
+    assert_ok(k->avg_pool2d_backward(&win, FROM(ctx, EG_F32, y->shape, 2, 3, 5), dx, false));
     EXPECT(dx, 1, 1 + 1, 1, 1 + 5);
 }
 

@@ -135,7 +135,7 @@ static void run_conv2d(const setup *s, const json_t *c)
     eg_tensor *y = out(s, c, "y"), *dx = out(s, c, "dx"), *dw = out(s, c, "dw"), *db = out(s, c, "db");
     assert_ok(k->conv2d(&win, x, w, in(s, c, "b"), y));
     expect(s, c, "y", y);
-    assert_ok(k->conv2d_backward_input(&win, w, dy, dx));
+    assert_ok(k->conv2d_backward_input(&win, w, dy, dx, false));
     expect(s, c, "dx", dx);
     assert_ok(k->conv2d_backward_weight(&win, x, dy, NULL, db));
     assert_ok(k->conv2d_backward_weight(&win, x, dy, dw, NULL));
@@ -195,7 +195,7 @@ static void run_max_pool2d(const setup *s, const json_t *c)
     assert_ok(k->max_pool2d(&win, x, y, &workspace));
     expect(s, c, "y", y);
     vector_expect(c, "index", workspace, 0, 0);
-    assert_ok(k->max_pool2d_backward(&win, workspace, dy, dx));
+    assert_ok(k->max_pool2d_backward(&win, workspace, dy, dx, false));
     expect(s, c, "dx", dx);
     eg_tensor_release(workspace);
     fill(y, NAN);
@@ -210,7 +210,7 @@ static void run_avg_pool2d(const setup *s, const json_t *c)
     eg_tensor *y = out(s, c, "y"), *dx = out(s, c, "dx");
     assert_ok(k->avg_pool2d(&win, in(s, c, "x"), y));
     expect(s, c, "y", y);
-    assert_ok(k->avg_pool2d_backward(&win, in(s, c, "dy"), dx));
+    assert_ok(k->avg_pool2d_backward(&win, in(s, c, "dy"), dx, false));
     expect(s, c, "dx", dx);
 }
 
@@ -242,7 +242,7 @@ static void run_unary(const setup *s, const json_t *c)
     eg_tensor *x = in(s, c, "x"), *y = out(s, c, "y"), *dx = out(s, c, "dx");
     assert_ok(k->unary(op, a, b, x, y));
     expect(s, c, "y", y);
-    assert_ok(k->unary_backward(op, a, b, eg__unary_saves_output(op) ? y : x, in(s, c, "dy"), dx));
+    assert_ok(k->unary_backward(op, a, b, eg__unary_saves_output(op) ? y : x, in(s, c, "dy"), dx, false));
     expect(s, c, "dx", dx);
 }
 

@@ -51,7 +51,8 @@ typedef struct eg_op_grad {
     const bool *needs_grad;     /**< [n_in] */
     eg_tensor *const *saved;    /**< [n_saved] what forward gave to eg_op_save(), in that order */
     eg_tensor *const *grad_out; /**< [n_out]; NULL where no gradient arrived (never all) */
-    eg_tensor **grad_in;        /**< [n_in] to fill where needed, by eg_op_grad_new() or eg_op_grad_pass() */
+    eg_tensor **grad_in;        /**< [n_in] to fill where needed, by the eg_op_grad functions */
+    void *record;               /**< internal */
 } eg_op_grad;
 
 /** The record of an operation, const and static: tapes point at it. */
@@ -60,7 +61,7 @@ struct eg_op {
     const char *name;   /**< in messages, traces and tests */
     size_t attrs_size;  /**< of the plain struct of attributes (no pointers in it); 0 = none */
     size_t n_out;       /**< 0 = 1 */
-    uint32_t optional;  /**< bit i: input i may be eg_none; bit 31 stands for all later ones too */
+    uint32_t optional;  /**< bit i: input i may be eg_none */
     bool stateless;     /**< one input, one output, and equal attributes give equal results: while a tape records, equal
                            applications to one result of it share their output, and its gradient */
     bool makes_outputs; /**< forward sets out[] itself (views), to references that it hands over (eg_tensor_keep): not
@@ -86,9 +87,11 @@ EG_API eg_status eg_op_save(eg_op_call *call, eg_tensor *t);
 /** In backward: makes grad_in[i] a new tensor of the input's type and shape, not initialized, and returns it, lent;
  *  NULL on failure. */
 EG_API eg_tensor *eg_op_grad_new(eg_op_grad *grad, size_t i);
-/** In backward: like eg_op_grad_new(), in the memory of a tensor of `saved` or `grad_out` where nobody else holds it: its
- *  numbers are then overwritten as the gradient is written. */
-EG_API eg_tensor *eg_op_grad_reuse(eg_op_grad *grad, size_t i, eg_tensor *t);
+/** In backward: where to put the gradient of input i, lent; NULL on failure. *add says whether it holds what arrived
+ *  there before and is to be added to (NULL: that is not wanted). Else it is like that of eg_op_grad_new(), in the memory
+ *  of `reuse` (NULL, or a tensor of `saved` or `grad_out`) where nobody else holds that: its numbers are then overwritten
+ *  as the gradient is written. */
+EG_API eg_tensor *eg_op_grad_into(eg_op_grad *grad, size_t i, eg_tensor *reuse, bool *add);
 /** In backward: hands `t` (such as grad_out[0]) on as grad_in[i], without a copy where nobody else holds it. */
 EG_API eg_status eg_op_grad_pass(eg_op_grad *grad, size_t i, eg_tensor *t);
 

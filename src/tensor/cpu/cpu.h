@@ -70,13 +70,13 @@ eg_status eg__out_finish(eg_status status, eg_tensor *y, eg_tensor *owned);
 
 /** Depthwise convolutions of channels-last tensors, row-major weights; nothing is empty. */
 eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy,
-                                           eg_tensor *dx);
+                                           eg_tensor *dx, bool add);
 eg_status eg__cpu_depthwise_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy,
                                             eg_tensor *dw);
 
 /* The kernels of the table (see kernels.h). */
 eg_status eg__cpu_unary(eg__unary, double, double, const eg_tensor *, eg_tensor *);
-eg_status eg__cpu_unary_backward(eg__unary, double, double, const eg_tensor *, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_unary_backward(eg__unary, double, double, const eg_tensor *, const eg_tensor *, eg_tensor *, bool);
 eg_status eg__cpu_binary(eg__binary, const eg_tensor *, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_reduce(eg__reduction, const eg_tensor *, eg_tensor *, eg_tensor *);
 eg_status eg__cpu_softmax(int, bool, const eg_tensor *, eg_tensor *);
@@ -84,16 +84,16 @@ eg_status eg__cpu_softmax_backward(int, bool, const eg_tensor *, const eg_tensor
 eg_status eg__cpu_weighted_sum(size_t, const eg_tensor *const *, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_weighted_sum_backward(size_t, const eg_tensor *const *, const eg_tensor *, const eg_tensor *,
                                         eg_tensor *const *, eg_tensor *);
-eg_status eg__cpu_norm_sum(double, size_t, const eg__norm_term *, const eg_tensor *, eg_tensor *);
-eg_status eg__cpu_norm_sum_backward(double, size_t, const eg__norm_term *, const eg_tensor *, const eg_tensor *,
-                                    const eg__norm_term_grad *, eg_tensor *);
+eg_status eg__cpu_norm_add(const eg__norm_term *, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_norm_add_backward(const eg__norm_term *, const eg_tensor *, eg_tensor *, eg_tensor *, eg_tensor *,
+                                    double *);
 eg_status eg__cpu_copy(const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_accumulate(const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_fill(eg_tensor *, double);
 eg_status eg__cpu_max_pool2d(const eg__window *, const eg_tensor *, eg_tensor *, eg_tensor **);
-eg_status eg__cpu_max_pool2d_backward(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_max_pool2d_backward(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *, bool);
 eg_status eg__cpu_avg_pool2d(const eg__window *, const eg_tensor *, eg_tensor *);
-eg_status eg__cpu_avg_pool2d_backward(const eg__window *, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_avg_pool2d_backward(const eg__window *, const eg_tensor *, eg_tensor *, bool);
 eg_status eg__cpu_adaptive_avg_pool2d(const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_adaptive_avg_pool2d_backward(const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_cross_entropy(double, const eg_tensor *, const eg_tensor *, eg_tensor *, eg_tensor *);

@@ -19,6 +19,7 @@ typedef struct depthwise {
     float *weights;      /* [taps][width], or of gradients [samples][taps][width] */
     const float *x, *dy;
     float *dx;
+    bool add; /* to what dx holds */
     size_t bytes;
 } depthwise;
 
@@ -76,7 +77,8 @@ static void input_samples(void *arg, int64_t begin, int64_t end)
 {
     const depthwise *d = arg;
     int64_t numbers = d->plane.in[0] * d->plane.in[1] * d->plane.channels;
-    memset(d->dx + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
+    if (!d->add)
+        memset(d->dx + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
     for (int64_t n = begin; n < end; n++)
         for (int64_t oh = 0; oh < d->plane.out[0]; oh++)
             add_row(d, NULL, n, oh);
@@ -119,7 +121,7 @@ static int64_t work_of(const depthwise *d, const eg_tensor *y)
 }
 
 eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy,
-                                           eg_tensor *dx)
+                                           eg_tensor *dx, bool add)
 {
     depthwise d;
     EG_TRY(depthwise_make(&d, win, dx, dy, 1));
@@ -128,6 +130,7 @@ eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tenso
             d.weights[tap * d.width + i] = eg__f32(w)[i % d.plane.channels * d.taps + tap];
     d.dy = eg__f32(dy);
     d.dx = eg__f32(dx);
+    d.add = add;
     eg__for_each(dx->ctx, dx->shape.dims[0], work_of(&d, dy), input_samples, &d);
     depthwise_free(&d);
     return EG_OK;

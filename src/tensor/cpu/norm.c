@@ -83,19 +83,14 @@ static void normalize_blocks(void *arg, int64_t begin, int64_t end)
                                                      rows * w->rows.channels);
 }
 
-static float channel_of(const eg_tensor *t, int64_t c, float absent)
-{
-    return t ? eg__f32(t)[c * t->strides[0]] : absent;
-}
-
 static void set_factors(norm_work *w, const eg__batch_norm *bn, const eg_tensor *gamma, const eg_tensor *beta,
                         const eg_tensor *mean, const eg_tensor *var)
 {
     w->relu = bn->relu;
     for (int64_t c = 0; c < w->rows.channels; c++) {
-        w->mean[c] = channel_of(mean, c, 0);
-        w->scale[c] = (float)((double)channel_of(gamma, c, 1) / sqrt((double)channel_of(var, c, 0) + bn->eps));
-        w->shift[c] = channel_of(beta, c, 0);
+        w->mean[c] = eg__channel_of(mean, c, 0);
+        w->scale[c] = (float)((double)eg__channel_of(gamma, c, 1) / sqrt((double)eg__channel_of(var, c, 0) + bn->eps));
+        w->shift[c] = eg__channel_of(beta, c, 0);
     }
     eg__rows_repeat(&w->rows, w->mean);
     eg__rows_repeat(&w->rows, w->scale);
@@ -222,7 +217,7 @@ static void set_gradients(norm_work *w, const eg__batch_norm *bn, bool batch, co
                           eg_tensor *dbeta)
 {
     for (int64_t c = 0; c < w->rows.channels; c++) {
-        double scaled = 0, plain = 0, variance = (double)channel_of(var, c, 0) + bn->eps, n = (double)w->rows.n;
+        double scaled = 0, plain = 0, variance = (double)eg__channel_of(var, c, 0) + bn->eps, n = (double)w->rows.n;
         for (int64_t b = 0; b < w->rows.blocks; b++) {
             scaled += eg__rows_fold(&w->rows, w->partial + b * 2 * w->rows.width, c);
             plain += eg__rows_fold(&w->rows, w->partial + (b * 2 + 1) * w->rows.width, c);

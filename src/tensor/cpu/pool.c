@@ -60,6 +60,7 @@ typedef struct pool_work {
     const uint8_t *from;
     run *runs; /* average: outputs of a row that divide by the same number of columns */
     int64_t n_runs;
+    bool add; /* backward: to what is there */
 } pool_work;
 
 /* ---- maximum: the first in scanning order, but a NaN before all ---- */
@@ -168,7 +169,8 @@ static void max_back_samples(void *arg, int64_t begin, int64_t end)
 {
     const pool_work *w = arg;
     int64_t numbers = w->plane.in[0] * w->plane.in[1] * w->plane.channels;
-    memset(w->out + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
+    if (!w->add)
+        memset(w->out + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
     for (int64_t n = begin; n < end; n++)
         for (int64_t oh = 0; oh < w->plane.out[0]; oh++)
             max_back_row(w, n, oh);
@@ -217,11 +219,16 @@ eg_status eg__cpu_max_pool2d(const eg__window *win, const eg_tensor *x, eg_tenso
 }
 
 eg_status eg__cpu_max_pool2d_backward(const eg__window *win, const eg_tensor *workspace, const eg_tensor *dy,
-                                      eg_tensor *dx)
+                                      eg_tensor *dx, bool add)
 {
     if (workspace->dtype != EG_U8) /* the reference's */
-        return eg__ref_kernels.max_pool2d_backward(win, workspace, dy, dx);
-    pool_work w = {.from = eg__data(workspace)};
+        return eg__ref_kernels.max_pool2d_backward(win, workspace, dy, dx, add);
+    if (add && !eg__is_channels_last(dx)) {
+        eg_tensor *written = eg__add_begin(dx, add);
+        eg_status status = written ? eg__cpu_max_pool2d_backward(win, workspace, dy, written, false) : EG_ENOMEM;
+        return eg__add_finish(&eg__dnnl_kernels, status, written, dx);
+    }
+    pool_work w = {.from = eg__data(workspace), .add = add};
     return run_pool(&w, win, dx, dy, dy, dx, dx->shape.dims[0], max_back_samples);
 }
 
@@ -297,17 +304,18 @@ static void average_back_samples(void *arg, int64_t begin, int64_t end)
 {
     const pool_work *w = arg;
     int64_t numbers = w->plane.in[0] * w->plane.in[1] * w->plane.channels;
-    memset(w->out + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
+    if (!w->add)
+        memset(w->out + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
     for (int64_t n = begin; n < end; n++)
         for (int64_t oh = 0; oh < w->plane.out[0]; oh++)
             average_row(w, true, n, oh);
 }
 
 static eg_status average(const eg__window *win, const eg_tensor *x, const eg_tensor *y, const eg_tensor *in,
-                         eg_tensor *out, int64_t pieces, eg__body body)
+                         eg_tensor *out, bool add, int64_t pieces, eg__body body)
 {
     size_t bytes = (size_t)y->shape.dims[3] * sizeof(run);
-    pool_work w = {.runs = eg__pool_take(x->ctx, bytes)};
+    pool_work w = {.runs = eg__pool_take(x->ctx, bytes), .add = add};
     if (!w.runs)
         return EG_ENOMEM;
     w.n_runs = make_runs(w.runs, win, x->shape.dims[3], y->shape.dims[3]);
@@ -320,12 +328,17 @@ eg_status eg__cpu_avg_pool2d(const eg__window *win, const eg_tensor *x, eg_tenso
 {
     if (empty(x, y))
         return eg__ref_kernels.avg_pool2d(win, x, y);
-    return average(win, x, y, x, y, y->shape.dims[0] * y->shape.dims[2], average_rows);
+    return average(win, x, y, x, y, false, y->shape.dims[0] * y->shape.dims[2], average_rows);
 }
 
-eg_status eg__cpu_avg_pool2d_backward(const eg__window *win, const eg_tensor *dy, eg_tensor *dx)
+eg_status eg__cpu_avg_pool2d_backward(const eg__window *win, const eg_tensor *dy, eg_tensor *dx, bool add)
 {
     if (empty(dx, dy))
-        return eg__ref_kernels.avg_pool2d_backward(win, dy, dx);
-    return average(win, dx, dy, dy, dx, dx->shape.dims[0], average_back_samples);
+        return eg__ref_kernels.avg_pool2d_backward(win, dy, dx, add);
+    if (add && !eg__is_channels_last(dx)) {
+        eg_tensor *written = eg__add_begin(dx, add);
+        eg_status status = written ? eg__cpu_avg_pool2d_backward(win, dy, written, false) : EG_ENOMEM;
+        return eg__add_finish(&eg__dnnl_kernels, status, written, dx);
+    }
+    return average(win, dx, dy, dy, dx, add, dx->shape.dims[0], average_back_samples);
 }

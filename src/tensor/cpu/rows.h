@@ -44,6 +44,12 @@ static inline double eg__rows_fold(const eg__rows *r, const float *line, int64_t
     return sum;
 }
 
+/** Entry c of a vector of channels, `absent` where there is none. */
+static inline float eg__channel_of(const eg_tensor *t, int64_t c, float absent)
+{
+    return t ? eg__f32(t)[c * t->strides[0]] : absent;
+}
+
 /** Mean and biased variance of each channel of what lies in rows. */
 eg_status eg__cpu_batch_statistics(const eg_tensor *x, eg_tensor *mean, eg_tensor *var);
 

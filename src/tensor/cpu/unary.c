@@ -172,18 +172,53 @@ eg_status eg__cpu_unary(eg__unary op, double a, double b, const eg_tensor *x, eg
     return EG_OK;
 }
 
+enum { ADD_BLOCK = 1024 };
+
+typedef struct add_work {
+    unary_work unary;
+    eg__body body;
+} add_work;
+
+EG__CLONES static void add_block(float *restrict sum, const float *restrict x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += x[i];
+}
+
+/* Gradients of a block at a time, then their addition. */
+static void add_backward(void *arg, int64_t begin, int64_t end)
+{
+    const add_work *w = arg;
+    float gradient[ADD_BLOCK];
+    for (int64_t at = begin; at < end; at += ADD_BLOCK) {
+        int64_t n = EG_MIN(ADD_BLOCK, end - at);
+        unary_work part = w->unary;
+        part.x += at;
+        part.dy += at;
+        part.out = gradient;
+        w->body(&part, 0, n);
+        add_block(w->unary.out + at, gradient, n);
+    }
+}
+
 eg_status eg__cpu_unary_backward(eg__unary op, double a, double b, const eg_tensor *saved, const eg_tensor *dy,
-                                 eg_tensor *dx)
+                                 eg_tensor *dx, bool add)
 {
     if (!eg__is_dense(dx))
-        return eg__ref_kernels.unary_backward(op, a, b, saved, dy, dx);
+        return eg__ref_kernels.unary_backward(op, a, b, saved, dy, dx, add);
     eg_tensor *owned[2] = {NULL, NULL};
     saved = eg__in_order_of(dx, saved, &owned[0]);
     dy = saved ? eg__in_order_of(dx, dy, &owned[1]) : NULL;
     if (dy) {
         int64_t n = eg_shape_numel(dx->shape);
-        unary_work w = {.a = (float)a, .b = (float)b, .x = eg__f32(saved), .dy = eg__f32(dy), .out = eg__f32(dx)};
-        eg__for(dx->ctx, n, n, backward_body(op), &w);
+        add_work w = {.unary = {.a = (float)a,
+                                .b = (float)b,
+                                .x = eg__f32(saved),
+                                .dy = eg__f32(dy),
+                                .out = eg__f32(dx)},
+                      .body = backward_body(op)};
+        eg__for(dx->ctx, n, n, add ? add_backward : w.body, &w);
     }
     eg_tensor_release(owned[0]);
     eg_tensor_release(owned[1]);

@@ -248,36 +248,108 @@ eg_status eg__dnnl_conv2d(const eg__window *win, const eg_tensor *x, const eg_te
     return eg__out_finish(status, y, owned[3]);
 }
 
-static eg_status backward_input(const eg__window *win, const eg_tensor *w, bool keep, const eg_tensor *dy,
+/* Whether the gradient of a depthwise convolution's input is a convolution of dy with the filters turned around: for
+ * this oneDNN has one kernel for all dilations, which is faster than its backward and can add to what is there. */
+static bool turns(const eg__window *win, const eg_tensor *dx, const eg_tensor *dy)
+{
+    bool whole = is_depthwise(win, dx, dy);
+    for (int i = 0; i < 2; i++)
+        whole = whole && win->stride[i] == 1 && win->dilation[i] * (win->kernel[i] - 1) >= win->padding[i];
+    return whole;
+}
+
+static eg_status turned_filters(const eg__window *win, const eg_tensor *w, eg_tensor **turned)
+{
+    *turned = eg__tensor_new(w->ctx, EG_F32, w->shape, EG_LAYOUT_ROW_MAJOR);
+    if (!*turned)
+        return EG_ENOMEM;
+    int64_t taps = win->kernel[0] * win->kernel[1], channels = w->shape.dims[0];
+    const float *from = eg__f32(w);
+    float *to = eg__f32(*turned);
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t t = 0; t < taps; t++)
+            to[c * taps + t] = from[c * taps + taps - 1 - t];
+    return EG_OK;
+}
+
+/* *done stays false where oneDNN has no such kernel. */
+static eg_status backward_turned(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx,
+                                 bool add, bool *done)
+{
+    eg__window turned = *win;
+    for (int i = 0; i < 2; i++)
+        turned.padding[i] = win->dilation[i] * (win->kernel[i] - 1) - win->padding[i];
+    eg__dnnl_primitive *p;
+    eg__dnnl_key key = key_of(EG__DNNL_CONV, &turned, dy, w, dx, false);
+    key.add = add;
+    EG_TRY(eg__dnnl_get(dx->ctx, &key, build_forward, &p));
+    *done = !p->unsupported;
+    if (p->unsupported)
+        return EG_OK;
+    eg_tensor *filters;
+    eg_status status = turned_filters(win, w, &filters);
+    if (status == EG_OK)
+        status = run_with_weight(p, dy, filters, false, NULL, dx);
+    eg_tensor_release(filters);
+    return status;
+}
+
+static eg_status backward_plain(const eg__window *win, const eg_tensor *w, bool keep, const eg_tensor *dy,
                                 eg_tensor *dx)
 {
-    if (is_depthwise(win, dx, dy) && is_dilated(win))
-        return eg__cpu_depthwise_backward_input(win, w, dy, dx);
     eg__dnnl_primitive *p;
     eg__dnnl_key key = key_of(EG__DNNL_CONV_BACKWARD_INPUT, win, dx, w, dy, false);
     EG_TRY(eg__dnnl_get(dx->ctx, &key, build_backward, &p));
-    return p->unsupported ? eg__ref_kernels.conv2d_backward_input(win, w, dy, dx)
+    return p->unsupported ? eg__ref_kernels.conv2d_backward_input(win, w, dy, dx, false)
                           : run_with_weight(p, dy, w, keep, NULL, dx);
 }
 
-eg_status eg__dnnl_conv2d_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx)
+/* All lies as oneDNN wants it. */
+static eg_status backward_input(const eg__window *win, const eg_tensor *w, bool keep, const eg_tensor *dy,
+                                eg_tensor *dx, bool add)
+{
+    bool done = false;
+    if (turns(win, dx, dy))
+        EG_TRY(backward_turned(win, w, dy, dx, add, &done));
+    if (done)
+        return EG_OK;
+    if (is_depthwise(win, dx, dy) && is_dilated(win))
+        return eg__cpu_depthwise_backward_input(win, w, dy, dx, add);
+    eg_tensor *written = eg__add_begin(dx, add);
+    eg_status status = written ? backward_plain(win, w, keep, dy, written) : EG_ENOMEM;
+    return eg__add_finish(&eg__dnnl_kernels, status, written, dx);
+}
+
+/* A 1x1 kernel with a stride: what it does not see has no gradient. */
+static eg_status backward_subsampled(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx,
+                                     bool add)
+{
+    eg__window plain = without_stride(win);
+    eg_tensor *part = subsampled(win, dx, dy);
+    eg_status status = !part ? EG_ENOMEM : add ? EG_OK : eg__cpu_fill(dx, 0);
+    if (status == EG_OK)
+        status = eg__dnnl_conv2d_backward_input(&plain, w, dy, part, add);
+    eg_tensor_release(part);
+    return status;
+}
+
+eg_status eg__dnnl_conv2d_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx,
+                                         bool add)
 {
     if (empty(w, dy, dx))
-        return eg__ref_kernels.conv2d_backward_input(win, w, dy, dx);
-    if (subsamples(win)) {
-        eg__window plain = without_stride(win);
-        eg_tensor *part = subsampled(win, dx, dy);
-        eg_status status = part ? eg__cpu_fill(dx, 0) : EG_ENOMEM;
-        if (status == EG_OK)
-            status = eg__dnnl_conv2d_backward_input(&plain, w, dy, part);
-        eg_tensor_release(part);
-        return status;
+        return eg__ref_kernels.conv2d_backward_input(win, w, dy, dx, add);
+    if (subsamples(win))
+        return backward_subsampled(win, w, dy, dx, add);
+    if (add && !eg__is_channels_last(dx)) {
+        eg_tensor *written = eg__add_begin(dx, add);
+        eg_status status = written ? eg__dnnl_conv2d_backward_input(win, w, dy, written, false) : EG_ENOMEM;
+        return eg__add_finish(&eg__dnnl_kernels, status, written, dx);
     }
     eg_tensor *owned[3] = {NULL, NULL, NULL};
     w = row_major(w, &owned[0]);
     dy = eg__in_channels_last(dy, &owned[1]);
     eg_tensor *out = eg__out_channels_last(dx, &owned[2]);
-    eg_status status = w && dy && out ? backward_input(win, w, !owned[0], dy, out) : EG_ENOMEM;
+    eg_status status = w && dy && out ? backward_input(win, w, !owned[0], dy, out, add) : EG_ENOMEM;
     eg_tensor_release(owned[0]);
     eg_tensor_release(owned[1]);
     return eg__out_finish(status, dx, owned[2]);

@@ -70,8 +70,26 @@ static void state_destroy(eg_context *ctx, void *memory)
     eg__lru_free(&state->packs);
     eg_free(state->layouts);
     dnnl_primitive_attr_destroy(state->attr);
+    dnnl_primitive_attr_destroy(state->adding);
     dnnl_stream_destroy(state->stream);
     dnnl_engine_destroy(state->engine);
+}
+
+/* The scratchpad is the caller's; `sum`: the result is added to what is there. */
+static eg_status attr_make(dnnl_primitive_attr_t *attr, bool sum)
+{
+    EG_TRY(eg__dnnl_check(dnnl_primitive_attr_create(attr), "making attributes"));
+    EG_TRY(eg__dnnl_check(dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user),
+                          "choosing the scratchpad"));
+    if (!sum)
+        return EG_OK;
+    dnnl_post_ops_t ops;
+    EG_TRY(eg__dnnl_check(dnnl_post_ops_create(&ops), "making attributes"));
+    eg_status status = eg__dnnl_check(dnnl_post_ops_append_sum(ops, 1.0F), "choosing a sum");
+    if (status == EG_OK)
+        status = eg__dnnl_check(dnnl_primitive_attr_set_post_ops(*attr, ops), "choosing a sum");
+    dnnl_post_ops_destroy(ops);
+    return status;
 }
 
 static eg_status state_make(eg_context *ctx, eg__dnnl_state *state)
@@ -88,11 +106,10 @@ static eg_status state_make(eg_context *ctx, eg__dnnl_state *state)
                              .destroy = pack_destroy};
     if (!state->engine)
         EG_TRY(eg__dnnl_check(dnnl_engine_create(&state->engine, dnnl_cpu, 0), "making an engine"));
-    if (!state->attr) {
-        EG_TRY(eg__dnnl_check(dnnl_primitive_attr_create(&state->attr), "making attributes"));
-        EG_TRY(eg__dnnl_check(dnnl_primitive_attr_set_scratchpad_mode(state->attr, dnnl_scratchpad_mode_user),
-                              "choosing the scratchpad"));
-    }
+    if (!state->attr)
+        EG_TRY(attr_make(&state->attr, false));
+    if (!state->adding)
+        EG_TRY(attr_make(&state->adding, true));
     /* Last: a state with a stream is complete. */
     return eg__dnnl_check(dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags),
                           "making a stream");
@@ -236,7 +253,8 @@ eg_status eg__dnnl_describe(eg__dnnl_state *state, eg__dnnl_primitive *p, const 
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
 {
     *pd = NULL;
-    dnnl_status_t status = dnnl_primitive_desc_create(pd, op_desc, state->attr, state->engine, hint);
+    dnnl_primitive_attr_t attr = p->key.add ? state->adding : state->attr;
+    dnnl_status_t status = dnnl_primitive_desc_create(pd, op_desc, attr, state->engine, hint);
     p->unsupported = status == dnnl_unimplemented;
     return p->unsupported ? EG_OK : eg__dnnl_check(status, "describing a primitive");
 }

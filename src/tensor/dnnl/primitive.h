@@ -21,6 +21,7 @@ typedef struct eg__dnnl_key {
     int64_t x[4], w[4], y[4];
     int64_t stride[2], padding[2], dilation[2], groups;
     int64_t bias; /* 1: has one */
+    int64_t add;  /* 1: the result is added to what is there */
 } eg__dnnl_key;
 
 #define EG__DNNL_ARGS 6
@@ -44,7 +45,7 @@ typedef struct eg__dnnl_state {
     eg_context *ctx;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_attr_t attr;
+    dnnl_primitive_attr_t attr, adding; /* plain; with the addition to what is there */
     eg__lru primitives, packs;
     size_t pack_bytes;           /* of all packed weights */
     dnnl_memory_desc_t *layouts; /* distinct layouts of packed weights */
@@ -95,7 +96,7 @@ eg_status eg__dnnl_vector(dnnl_memory_desc_t *md, int64_t n);
 /* ---- kernels of the table (see kernels.h) ---- */
 
 eg_status eg__dnnl_conv2d(const eg__window *, const eg_tensor *, const eg_tensor *, const eg_tensor *, eg_tensor *);
-eg_status eg__dnnl_conv2d_backward_input(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *);
+eg_status eg__dnnl_conv2d_backward_input(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *, bool);
 eg_status eg__dnnl_conv2d_backward_weight(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *,
                                           eg_tensor *);
 eg_status eg__dnnl_matmul(const eg_tensor *, const eg_tensor *, const eg_tensor *, eg_tensor *);

@@ -20,9 +20,10 @@ static eg_status conv2d(const eg__window *win, const eg_tensor *x, const eg_tens
     DISPATCH(x, conv2d, win, x, w, b, y);
 }
 
-static eg_status conv2d_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx)
+static eg_status conv2d_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx,
+                                       bool add)
 {
-    DISPATCH(dy, conv2d_backward_input, win, w, dy, dx);
+    DISPATCH(dy, conv2d_backward_input, win, w, dy, dx, add);
 }
 
 static eg_status conv2d_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw,
@@ -69,9 +70,9 @@ static eg_status max_pool2d(const eg__window *win, const eg_tensor *x, eg_tensor
 }
 
 static eg_status max_pool2d_backward(const eg__window *win, const eg_tensor *workspace, const eg_tensor *dy,
-                                     eg_tensor *dx)
+                                     eg_tensor *dx, bool add)
 {
-    DISPATCH(dy, max_pool2d_backward, win, workspace, dy, dx);
+    DISPATCH(dy, max_pool2d_backward, win, workspace, dy, dx, add);
 }
 
 static eg_status avg_pool2d(const eg__window *win, const eg_tensor *x, eg_tensor *y)
@@ -79,9 +80,9 @@ static eg_status avg_pool2d(const eg__window *win, const eg_tensor *x, eg_tensor
     DISPATCH(x, avg_pool2d, win, x, y);
 }
 
-static eg_status avg_pool2d_backward(const eg__window *win, const eg_tensor *dy, eg_tensor *dx)
+static eg_status avg_pool2d_backward(const eg__window *win, const eg_tensor *dy, eg_tensor *dx, bool add)
 {
-    DISPATCH(dy, avg_pool2d_backward, win, dy, dx);
+    DISPATCH(dy, avg_pool2d_backward, win, dy, dx, add);
 }
 
 static eg_status adaptive_avg_pool2d(const eg_tensor *x, eg_tensor *y)
@@ -100,9 +101,9 @@ static eg_status unary(eg__unary op, double a, double b, const eg_tensor *x, eg_
 }
 
 static eg_status unary_backward(eg__unary op, double a, double b, const eg_tensor *saved, const eg_tensor *dy,
-                                eg_tensor *dx)
+                                eg_tensor *dx, bool add)
 {
-    DISPATCH(dy, unary_backward, op, a, b, saved, dy, dx);
+    DISPATCH(dy, unary_backward, op, a, b, saved, dy, dx, add);
 }
 
 static eg_status binary(eg__binary op, const eg_tensor *a, const eg_tensor *b, eg_tensor *y)
@@ -232,8 +233,8 @@ const eg_kernels eg__ref_kernels = {
     .softmax_backward = softmax_backward,
     .weighted_sum = weighted_sum,
     .weighted_sum_backward = weighted_sum_backward,
-    .norm_sum = eg__ref_norm_sum,
-    .norm_sum_backward = eg__ref_norm_sum_backward,
+    .norm_add = eg__ref_norm_add,
+    .norm_add_backward = eg__ref_norm_add_backward,
     .copy = eg__ref_copy,
     .accumulate = accumulate,
     .fill = eg__ref_fill,

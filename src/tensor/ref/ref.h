@@ -20,9 +20,9 @@ eg_status eg__ref_copy(const eg_tensor *x, eg_tensor *y);
 eg_status eg__ref_fill(eg_tensor *y, double value);
 
 /* Kernels that are made of others of this table. */
-eg_status eg__ref_norm_sum(double eps, size_t n, const eg__norm_term *terms, const eg_tensor *w, eg_tensor *y);
-eg_status eg__ref_norm_sum_backward(double eps, size_t n, const eg__norm_term *terms, const eg_tensor *w,
-                                    const eg_tensor *dy, const eg__norm_term_grad *grads, eg_tensor *dw);
+eg_status eg__ref_norm_add(const eg__norm_term *t, const eg_tensor *sum, eg_tensor *y);
+eg_status eg__ref_norm_add_backward(const eg__norm_term *t, const eg_tensor *dy, eg_tensor *dx, eg_tensor *dgamma,
+                                    eg_tensor *dbeta, double *dweight);
 
 /** An element of any type as a number; `at` counts elements from the tensor's first. */
 double eg__ref_get(const eg_tensor *t, int64_t at);
