@@ -20,5 +20,6 @@ const eg_kernels *eg__kernels(const eg_context *ctx, eg_dtype dtype)
 
 bool eg__unary_saves_output(eg__unary op)
 {
-    return op == EG__RELU || op == EG__SIGMOID || op == EG__TANH;
+    return op == EG__RELU || op == EG__SIGMOID || op == EG__TANH || op == EG__EXP || op == EG__SQRT ||
+           op == EG__RECIPROCAL;
 }
