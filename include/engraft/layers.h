@@ -1,8 +1,8 @@
 /** @file
  * engraft/layers.h - the built-in modules.
  *
- * As in torch.nn: required arguments by position, the others by name: eg_conv2d(ctx, 1, 16, 3, .padding = 1). Shapes are
- * those of the operation of the same name in ops.h.
+ * As in torch.nn: required arguments by position, the others by name: eg_conv2d(ctx, 1, 16, 3, .padding = 1). Shapes
+ * are those of the operation of the same name in ops.h.
  */
 #ifndef ENGRAFT_LAYERS_H
 #define ENGRAFT_LAYERS_H
@@ -89,10 +89,10 @@ EG_API extern const eg_class eg_global_avg_pool2d_class;
 typedef struct eg_activation {
     eg_module base;
 } eg_activation;
-typedef eg_activation eg_relu, eg_relu6, eg_sigmoid, eg_tanh, eg_gelu, eg_silu, eg_hardswish, eg_hardsigmoid,
+typedef eg_activation eg_relu, eg_relu6, eg_sigmoid, eg_tanh, eg_gelu, eg_silu, eg_hardswish, eg_hardsigmoid, eg_mish,
     eg_identity;
 EG_API extern const eg_class eg_relu_class, eg_relu6_class, eg_sigmoid_class, eg_tanh_class, eg_gelu_class,
-    eg_silu_class, eg_hardswish_class, eg_hardsigmoid_class, eg_identity_class;
+    eg_silu_class, eg_hardswish_class, eg_hardsigmoid_class, eg_mish_class, eg_identity_class;
 #define eg_relu(...) eg_new(eg_relu, __VA_ARGS__)
 #define eg_relu6(...) eg_new(eg_relu6, __VA_ARGS__)
 #define eg_sigmoid(...) eg_new(eg_sigmoid, __VA_ARGS__)
@@ -101,6 +101,7 @@ EG_API extern const eg_class eg_relu_class, eg_relu6_class, eg_sigmoid_class, eg
 #define eg_silu(...) eg_new(eg_silu, __VA_ARGS__)
 #define eg_hardswish(...) eg_new(eg_hardswish, __VA_ARGS__)
 #define eg_hardsigmoid(...) eg_new(eg_hardsigmoid, __VA_ARGS__)
+#define eg_mish(...) eg_new(eg_mish, __VA_ARGS__)
 #define eg_identity(...) eg_new(eg_identity, __VA_ARGS__)
 
 /** eg_leaky_relu(ctx, .negative_slope = EG_F64(0.1)). */
@@ -110,6 +111,33 @@ typedef struct eg_leaky_relu {
 } eg_leaky_relu;
 EG_API extern const eg_class eg_leaky_relu_class;
 #define eg_leaky_relu(...) eg_new(eg_leaky_relu, __VA_ARGS__)
+
+/** eg_elu(ctx, .alpha = EG_F64(0.5)): see eg_f_elu(). */
+typedef struct eg_elu {
+    eg_module base;
+    eg_opt_f64 alpha; /**< default 1 */
+} eg_elu;
+EG_API extern const eg_class eg_elu_class;
+#define eg_elu(...) eg_new(eg_elu, __VA_ARGS__)
+
+/** eg_softplus(ctx, .beta = 2): see eg_f_softplus(). */
+typedef struct eg_softplus {
+    eg_module base;
+    double beta;          /**< 0 = 1 */
+    eg_opt_f64 threshold; /**< default 20 */
+} eg_softplus;
+EG_API extern const eg_class eg_softplus_class;
+#define eg_softplus(...) eg_new(eg_softplus, __VA_ARGS__)
+
+/** eg_prelu(ctx, 16): see eg_f_prelu(). */
+typedef struct eg_prelu {
+    eg_module base;
+    int64_t num_parameters; /**< 0 = 1: one slope for all channels; else the number of channels */
+    eg_opt_f64 init;        /**< default 0.25 */
+    eg_tensor *weight;
+} eg_prelu;
+EG_API extern const eg_class eg_prelu_class;
+#define eg_prelu(...) eg_new(eg_prelu, __VA_ARGS__)
 
 /** eg_softmax(ctx, 1), eg_log_softmax(ctx, -1). */
 typedef struct eg_softmax {

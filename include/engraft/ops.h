@@ -27,6 +27,19 @@ EG_API eg_tensor *eg_sub(eg_tensor *a, eg_tensor *b);
 EG_API eg_tensor *eg_mul(eg_tensor *a, eg_tensor *b);
 /** a / b. */
 EG_API eg_tensor *eg_div(eg_tensor *a, eg_tensor *b);
+/** The larger of a and b; where they are equal each has half of the gradient. A NaN wins. */
+EG_API eg_tensor *eg_maximum(eg_tensor *a, eg_tensor *b);
+/** The smaller of a and b, likewise. */
+EG_API eg_tensor *eg_minimum(eg_tensor *a, eg_tensor *b);
+/** A mask: 1 where a > b, else 0, in the numbers' own type. Comparisons have no gradient. */
+EG_API eg_tensor *eg_gt(eg_tensor *a, eg_tensor *b);
+/** 1 where a < b, else 0. */
+EG_API eg_tensor *eg_lt(eg_tensor *a, eg_tensor *b);
+/** 1 where a equals b, else 0. */
+EG_API eg_tensor *eg_eq(eg_tensor *a, eg_tensor *b);
+/** a where the condition is not 0, else b; all three broadcast and have one type. The condition has no gradient. What
+ *  is not chosen may be infinite or NaN. */
+EG_API eg_tensor *eg_where(eg_tensor *condition, eg_tensor *a, eg_tensor *b);
 /** a * factor + offset, for plain numbers. */
 EG_API eg_tensor *eg_affine(eg_tensor *a, double factor, double offset);
 /** The sum of n tensors of one shape; eg_none among them is left out (all: eg_none). */
@@ -36,6 +49,24 @@ EG_API eg_tensor *eg_add_n(eg_tensor *const *x, size_t n);
 EG_API eg_tensor *eg_weighted_sum(eg_tensor *const *x, size_t n, eg_tensor *weights);
 /** (m, k) x (k, n) -> (m, n). */
 EG_API eg_tensor *eg_matmul(eg_tensor *a, eg_tensor *b);
+
+/* ---- functions of one number ---- */
+
+/** -a. */
+EG_API eg_tensor *eg_neg(eg_tensor *a);
+/** e to the power of x. */
+EG_API eg_tensor *eg_exp(eg_tensor *x);
+/** The natural logarithm, torch.log (eg_log() writes messages); NaN below 0. */
+EG_API eg_tensor *eg_ln(eg_tensor *x);
+/** The square root; NaN below 0. */
+EG_API eg_tensor *eg_sqrt(eg_tensor *x);
+/** The magnitude; its slope at 0 is 0. */
+EG_API eg_tensor *eg_abs(eg_tensor *x);
+/** x to the power of a plain number; NaN for a negative x and an exponent that is not whole. */
+EG_API eg_tensor *eg_pow(eg_tensor *x, double exponent);
+/** x, but at least min and at most max (-INFINITY, INFINITY: no limit). EINVAL unless min <= max. The gradient passes
+ *  where min <= x <= max. */
+EG_API eg_tensor *eg_clamp(eg_tensor *x, double min, double max);
 
 /* ---- shapes ---- */
 
@@ -77,6 +108,25 @@ EG_API eg_tensor *eg_sum_with(const eg_reduce_args *args);
 EG_API eg_tensor *eg_mean_with(const eg_reduce_args *args);
 /** See eg_sum_with(). */
 EG_API eg_tensor *eg_max_with(const eg_reduce_args *args);
+
+/** Where the largest along `dim` (negative counts from the end) is, the first of equal ones: int64. With keepdim the
+ *  dimension stays, of size 1. No gradient. */
+EG_API eg_tensor *eg_argmax(eg_tensor *x, int dim, bool keepdim);
+/** The k largest (or smallest) along `dim` in descending (ascending) order as a tuple (values, int64 indices), of equal
+ *  ones the first. EINVAL unless 1 <= k <= the size. The values have a gradient. */
+EG_API eg_tensor *eg_topk(eg_tensor *x, int64_t k, int dim, bool largest);
+/** Running sums along `dim`: the first element, the first two, .. */
+EG_API eg_tensor *eg_cumsum(eg_tensor *x, int dim);
+
+/* ---- picking elements; an index is int64, a number in it outside of the dimension EINVAL ---- */
+
+/** y[i][j][k] = x[i][index[i][j][k]][k], for dim = 1: of index's shape, which has as many dimensions as x and is no
+ *  larger than x in all but `dim`. */
+EG_API eg_tensor *eg_gather(eg_tensor *x, int dim, eg_tensor *index);
+/** The slices index[0], index[1], .. of x along `dim`; index (n). */
+EG_API eg_tensor *eg_index_select(eg_tensor *x, int dim, eg_tensor *index);
+/** index (..) -> float32 (.., num_classes): 1 at the place that the index names, else 0. No gradient. */
+EG_API eg_tensor *eg_f_one_hot(eg_tensor *index, int64_t num_classes);
 
 /* ---- layers' functions ---- */
 
@@ -155,6 +205,15 @@ EG_API eg_tensor *eg_f_silu(eg_tensor *x);
 EG_API eg_tensor *eg_f_hardswish(eg_tensor *x);
 /** relu6(x + 3) / 6. */
 EG_API eg_tensor *eg_f_hardsigmoid(eg_tensor *x);
+/** x, below 0 alpha * (exp(x) - 1) (Clevert, Unterthiner and Hochreiter 2016). */
+EG_API eg_tensor *eg_f_elu(eg_tensor *x, double alpha);
+/** log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold (PyTorch's defaults: 1 and 20). EINVAL unless
+ *  beta > 0. */
+EG_API eg_tensor *eg_f_softplus(eg_tensor *x, double beta, double threshold);
+/** x * tanh(softplus(x)) (Misra 2019). */
+EG_API eg_tensor *eg_f_mish(eg_tensor *x);
+/** x, below 0 weight * x: weight (1), or (C) for x (N, C, ..) (He et al. 2015). */
+EG_API eg_tensor *eg_f_prelu(eg_tensor *x, eg_tensor *weight);
 /** exp(x) over its sum along `dim` (negative counts from the end). */
 EG_API eg_tensor *eg_f_softmax(eg_tensor *x, int dim);
 /** Its logarithm. */
@@ -168,7 +227,12 @@ EG_API eg_tensor *eg_f_drop_path(eg_tensor *x, double p, bool training);
 /* ---- losses and metrics ---- */
 
 /** What becomes of the losses of the samples. */
-typedef enum eg_reduction { EG_REDUCTION_MEAN, EG_REDUCTION_SUM, EG_REDUCTION_NONE } eg_reduction;
+typedef enum eg_reduction {
+    EG_REDUCTION_MEAN,
+    EG_REDUCTION_SUM,
+    EG_REDUCTION_NONE,
+    EG_REDUCTION_BATCHMEAN /**< eg_f_kl_div() only: the sum, divided by the size of dimension 0 */
+} eg_reduction;
 
 /** Arguments of eg_f_cross_entropy(). */
 typedef struct eg_cross_entropy_args {
@@ -183,6 +247,45 @@ typedef struct eg_cross_entropy_args {
 EG_API eg_tensor *eg_f_cross_entropy_with(const eg_cross_entropy_args *args);
 /** Mean of (a - b)^2 over all elements; equal shapes. */
 EG_API eg_tensor *eg_f_mse_loss(eg_tensor *a, eg_tensor *b);
+
+/** Arguments of eg_f_l1_loss(), eg_f_smooth_l1_loss() and eg_f_kl_div(). */
+typedef struct eg_loss_args {
+    eg_tensor *input, *target; /**< of one shape; gradients for both */
+    eg_reduction reduction;    /**< a scalar, or with EG_REDUCTION_NONE of the input's shape */
+    eg_opt_f64 beta;           /**< smooth_l1: where the square ends, 0 or more; default 1 */
+    bool log_target;           /**< kl_div: the target is log-probabilities too */
+} eg_loss_args;
+/** |input - target|: eg_f_l1_loss(x, y, .reduction = EG_REDUCTION_SUM). */
+#define eg_f_l1_loss(...) eg_f_l1_loss_with(&(eg_loss_args){.input = __VA_ARGS__})
+/** d = |input - target|: d^2 / (2 beta) below beta, else d - beta / 2 (Girshick, "Fast R-CNN", 2015). */
+#define eg_f_smooth_l1_loss(...) eg_f_smooth_l1_loss_with(&(eg_loss_args){.input = __VA_ARGS__})
+/** Kullback-Leibler divergence: target * (log(target) - input), for an input of log-probabilities. The definition asks
+ *  for .reduction = EG_REDUCTION_BATCHMEAN; the default is the mean over all elements, as in PyTorch. */
+#define eg_f_kl_div(...) eg_f_kl_div_with(&(eg_loss_args){.input = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_l1_loss_with(const eg_loss_args *args);
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_smooth_l1_loss_with(const eg_loss_args *args);
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_kl_div_with(const eg_loss_args *args);
+
+/** Arguments of eg_f_nll_loss() and eg_f_bce_with_logits(). */
+typedef struct eg_weighted_loss_args {
+    eg_tensor *input;  /**< nll: log-probabilities (N, C, ..); bce: logits of any shape */
+    eg_tensor *target; /**< nll: int64 (N, ..), classes 0 .. C-1; bce: probabilities of the input's shape */
+    eg_tensor *weight; /**< or eg_none. nll: of each class (C); bce: pos_weight, broadcast to the input */
+    eg_reduction reduction;
+} eg_weighted_loss_args;
+/** -input at the target's class: eg_f_nll_loss(eg_f_log_softmax(x, 1), labels, eg_none). With weights each sample
+ * counts by that of its class, and the mean is divided by their sum. EINVAL for a class out of range. */
+#define eg_f_nll_loss(...) eg_f_nll_loss_with(&(eg_weighted_loss_args){.input = __VA_ARGS__})
+/** Cross entropy of sigmoid(input) with the target, from logits; terms of the target are multiplied by the weight. */
+#define eg_f_bce_with_logits(...) eg_f_bce_with_logits_with(&(eg_weighted_loss_args){.input = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_nll_loss_with(const eg_weighted_loss_args *args);
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_bce_with_logits_with(const eg_weighted_loss_args *args);
+
 /** Share (0 to 1) of rows of logits (N, C) whose largest entry (the first, of equal ones) is the label (N). NaN on
  *  failure. */
 EG_API double eg_accuracy(const eg_tensor *logits, const eg_tensor *labels);

@@ -5,23 +5,17 @@
 
 /* ---- two operands ---- */
 
-static eg_status binary_infer(const eg_op_call *call, eg_spec *out)
+eg_status eg__binary_infer(const eg_op_call *call, eg_spec *out)
 {
     const eg_tensor *a = call->in[0], *b = call->in[1];
     EG_TRY(eg__check_input(call, 0, "first operand"));
     EG_TRY(eg__check_input(call, 1, "second operand"));
-    eg_shape shape = {.ndim = EG_MAX(a->shape.ndim, b->shape.ndim)};
-    for (int d = 0; d < shape.ndim; d++) {
-        int i = d - (shape.ndim - a->shape.ndim), j = d - (shape.ndim - b->shape.ndim);
-        int64_t m = i < 0 ? 1 : a->shape.dims[i], n = j < 0 ? 1 : b->shape.dims[j];
-        EG_CHECK(m == n || m == 1 || n == 1, EG_ESHAPE, "shapes %s and %s do not broadcast", EG__TEXT(a->shape),
-                 EG__TEXT(b->shape));
-        shape.dims[d] = EG_MAX(m, n);
-    }
+    eg_shape shape;
+    EG_TRY(eg__broadcast(a->shape, b->shape, &shape));
     return eg__spec_set(out, eg_shape_equal(b->shape, shape) && !eg_shape_equal(a->shape, shape) ? b : a, shape);
 }
 
-static eg_status binary(eg_context *ctx, eg__binary kind, const eg_tensor *a, const eg_tensor *b, eg_tensor *y)
+eg_status eg__binary_run(eg_context *ctx, eg__binary kind, const eg_tensor *a, const eg_tensor *b, eg_tensor *y)
 {
     eg_tensor left = eg__operand_broadcast(a, y->shape, false), right = eg__operand_broadcast(b, y->shape, false);
     return eg__kernels(ctx, y->dtype)->binary(kind, &left, &right, y);
@@ -29,7 +23,7 @@ static eg_status binary(eg_context *ctx, eg__binary kind, const eg_tensor *a, co
 
 static eg_status add_forward(eg_op_call *call)
 {
-    return binary(call->ctx, EG__ADD, call->in[0], call->in[1], call->out[0]);
+    return eg__binary_run(call->ctx, EG__ADD, call->in[0], call->in[1], call->out[0]);
 }
 
 static eg_status add_backward(eg_op_grad *grad)
@@ -42,7 +36,7 @@ static eg_status add_backward(eg_op_grad *grad)
 
 static eg_status sub_forward(eg_op_call *call)
 {
-    return binary(call->ctx, EG__SUB, call->in[0], call->in[1], call->out[0]);
+    return eg__binary_run(call->ctx, EG__SUB, call->in[0], call->in[1], call->out[0]);
 }
 
 static eg_status sub_backward(eg_op_grad *grad)
@@ -53,21 +47,20 @@ static eg_status sub_backward(eg_op_grad *grad)
     return EG_OK;
 }
 
-/* grad_in[i] = factor * the sum of kind(dy, by) over the broadcast dimensions */
-static eg_status grad_binary(eg_op_grad *grad, size_t i, eg__binary kind, const eg_tensor *dy, const eg_tensor *by,
-                             double factor)
+eg_status eg__grad_binary(eg_op_grad *grad, size_t i, eg__binary kind, const eg_tensor *dy, const eg_tensor *by,
+                          double factor)
 {
     if (eg_shape_equal(grad->in_spec[i].shape, dy->shape)) {
         eg_tensor *dx = eg_op_grad_new(grad, i);
         if (!dx)
             return eg__pending();
-        EG_TRY(binary(grad->ctx, kind, dy, by, dx));
+        EG_TRY(eg__binary_run(grad->ctx, kind, dy, by, dx));
         return factor == 1.0 ? EG_OK : eg__kernels(grad->ctx, dx->dtype)->scale(1, &dx, factor);
     }
     eg_tensor *product = eg__tensor_new(grad->ctx, dy->dtype, dy->shape, eg__layout_like(dy));
     if (!product)
         return eg__pending();
-    eg_status status = binary(grad->ctx, kind, dy, by, product);
+    eg_status status = eg__binary_run(grad->ctx, kind, dy, by, product);
     if (status == EG_OK)
         status = eg__grad_reduced(grad, i, product, factor);
     eg_tensor_release(product);
@@ -76,7 +69,7 @@ static eg_status grad_binary(eg_op_grad *grad, size_t i, eg__binary kind, const 
 
 static eg_status mul_forward(eg_op_call *call)
 {
-    EG_TRY(binary(call->ctx, EG__MUL, call->in[0], call->in[1], call->out[0]));
+    EG_TRY(eg__binary_run(call->ctx, EG__MUL, call->in[0], call->in[1], call->out[0]));
     if (call->needs_grad[0])
         EG_TRY(eg_op_save(call, call->in[1]));
     return call->needs_grad[1] ? eg_op_save(call, call->in[0]) : EG_OK;
@@ -88,13 +81,13 @@ static eg_status mul_backward(eg_op_grad *grad)
     size_t next = 0;
     for (size_t i = 0; i < 2; i++)
         if (grad->needs_grad[i])
-            EG_TRY(grad_binary(grad, i, EG__MUL, dy, grad->saved[next++], 1.0));
+            EG_TRY(eg__grad_binary(grad, i, EG__MUL, dy, grad->saved[next++], 1.0));
     return EG_OK;
 }
 
 static eg_status div_forward(eg_op_call *call)
 {
-    EG_TRY(binary(call->ctx, EG__DIV, call->in[0], call->in[1], call->out[0]));
+    EG_TRY(eg__binary_run(call->ctx, EG__DIV, call->in[0], call->in[1], call->out[0]));
     if (call->needs_grad[0] || call->needs_grad[1])
         EG_TRY(eg_op_save(call, call->in[1]));
     return call->needs_grad[1] ? eg_op_save(call, call->out[0]) : EG_OK;
@@ -105,15 +98,15 @@ static eg_status div_backward(eg_op_grad *grad)
 {
     const eg_tensor *dy = grad->grad_out[0], *b = grad->saved[0];
     if (grad->needs_grad[0])
-        EG_TRY(grad_binary(grad, 0, EG__DIV, dy, b, 1.0));
+        EG_TRY(eg__grad_binary(grad, 0, EG__DIV, dy, b, 1.0));
     if (!grad->needs_grad[1])
         return EG_OK;
     eg_tensor *product = eg__tensor_new(grad->ctx, dy->dtype, dy->shape, eg__layout_like(dy));
     if (!product)
         return eg__pending();
-    eg_status status = binary(grad->ctx, EG__MUL, dy, grad->saved[1], product);
+    eg_status status = eg__binary_run(grad->ctx, EG__MUL, dy, grad->saved[1], product);
     if (status == EG_OK)
-        status = grad_binary(grad, 1, EG__DIV, product, b, -1.0);
+        status = eg__grad_binary(grad, 1, EG__DIV, product, b, -1.0);
     eg_tensor_release(product);
     return status;
 }
@@ -122,7 +115,7 @@ static eg_status div_backward(eg_op_grad *grad)
     const eg_op eg__op_##record = {                                                                                    \
         .struct_size = sizeof(eg_op),                                                                                  \
         .name = #record,                                                                                               \
-        .infer = binary_infer,                                                                                         \
+        .infer = eg__binary_infer,                                                                                     \
         .forward = record##_forward,                                                                                   \
         .backward = record##_backward,                                                                                 \
     };
@@ -186,6 +179,11 @@ const eg_op eg__op_affine = {
 eg_tensor *eg_affine(eg_tensor *a, double factor, double offset)
 {
     return eg_apply(&eg__op_affine, &a, 1, &(eg__unary_attrs){.kind = EG__AFFINE, .a = factor, .b = offset});
+}
+
+eg_tensor *eg_neg(eg_tensor *a)
+{
+    return eg_affine(a, -1.0, 0.0);
 }
 
 /* ---- sum of several ---- */

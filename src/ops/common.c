@@ -94,6 +94,38 @@ eg_tensor **eg__present(const eg_op *op, eg_tensor *const *x, size_t n, size_t *
     return present;
 }
 
+eg_status eg__broadcast(eg_shape a, eg_shape b, eg_shape *shape)
+{
+    *shape = (eg_shape){.ndim = EG_MAX(a.ndim, b.ndim)};
+    for (int d = 0; d < shape->ndim; d++) {
+        int i = d - (shape->ndim - a.ndim), j = d - (shape->ndim - b.ndim);
+        int64_t m = i < 0 ? 1 : a.dims[i], n = j < 0 ? 1 : b.dims[j];
+        EG_CHECK(m == n || m == 1 || n == 1, EG_ESHAPE, "shapes %s and %s do not broadcast", EG__TEXT(a), EG__TEXT(b));
+        shape->dims[d] = EG_MAX(m, n);
+    }
+    return EG_OK;
+}
+
+eg_status eg__check_index(const eg_tensor *index, const char *what, int64_t size)
+{
+    EG_CHECK(index->dtype == EG_I64, EG_EDTYPE, "%s has type %s, expected int64", what, eg_dtype_name(index->dtype));
+    EG_TRY(check_sizes(index, what));
+    int64_t numel = index->storage ? eg_shape_numel(index->shape) : 0, at[EG_MAX_DIMS] = {0}, offset = 0;
+    for (int64_t i = 0; i < numel; i++) {
+        int64_t value = eg__i64(index)[offset];
+        EG_CHECK(value >= 0 && value < size, EG_EINVAL, "%s %lld is out of range, expected 0 to %lld", what,
+                 (long long)value, (long long)size - 1);
+        for (int d = index->shape.ndim - 1; d >= 0; d--) { /* to the next in logical order */
+            offset += index->strides[d];
+            if (++at[d] < index->shape.dims[d])
+                break;
+            offset -= at[d] * index->strides[d];
+            at[d] = 0;
+        }
+    }
+    return EG_OK;
+}
+
 /* ---- operands ---- */
 
 eg_tensor eg__operand(const eg_tensor *t, eg_shape shape, const int64_t *strides, int64_t offset)

@@ -27,6 +27,10 @@ static inline int eg__wrap_dim(int dim, int ndim)
 {
     return dim < 0 ? dim + ndim : dim;
 }
+/** `index`, called `what` in messages, is int64, and its numbers (if it has any) are 0 .. size - 1. */
+eg_status eg__check_index(const eg_tensor *index, const char *what, int64_t size);
+/** The shape that a and b broadcast to; ESHAPE where they do not. */
+eg_status eg__broadcast(eg_shape a, eg_shape b, eg_shape *shape);
 /** *spec gets the shape, unless it has too many elements. */
 eg_status eg__spec_set(eg_spec *spec, const eg_tensor *like, eg_shape shape);
 
@@ -73,6 +77,15 @@ eg_status eg__grad_reduced(eg_op_grad *grad, size_t i, eg_tensor *dy, double fac
 /** Updates running statistics (eg_none: none are kept) with those of a batch x. */
 void eg__update_running(eg_tensor *mean, eg_tensor *var, const eg_tensor *x, const eg_tensor *batch_mean,
                         const eg_tensor *batch_var, double momentum);
+
+/* ---- two operands that broadcast ---- */
+
+eg_status eg__binary_infer(const eg_op_call *call, eg_spec *out);
+/** y = kind(a, b) with both broadcast to y's shape. */
+eg_status eg__binary_run(eg_context *ctx, eg__binary kind, const eg_tensor *a, const eg_tensor *b, eg_tensor *y);
+/** grad_in[i] = factor * the sum of kind(dy, by) over the dimensions along which input i was broadcast. */
+eg_status eg__grad_binary(eg_op_grad *grad, size_t i, eg__binary kind, const eg_tensor *dy, const eg_tensor *by,
+                          double factor);
 
 /** The number in a tensor of one element, float32 or float64. */
 static inline double eg__scalar(const eg_tensor *t)

@@ -1,5 +1,5 @@
 /*
- * ops/reduce.c - sum, mean and maximum over dimensions.
+ * ops/reduce.c - sum, mean and maximum over dimensions, and where the maximum is.
  */
 #include "ops/internal.h"
 
@@ -100,7 +100,7 @@ static eg_status max_forward(eg_op_call *call)
     eg_tensor y = with_all_dims(call->attrs, call->out[0], call->in[0]->shape);
     eg_tensor *index = NULL;
     if (call->needs_grad[0]) {
-        index = eg__tensor_new(call->ctx, EG_I64, y.shape, EG_LAYOUT_ROW_MAJOR);
+        index = eg__tensor_new(call->ctx, EG_I64, y.shape, eg__layout_like(&y));
         if (!index)
             return eg__pending();
     }
@@ -116,13 +116,17 @@ static void scatter(const eg_tensor *dy, const eg_tensor *index, eg_tensor *dx)
 {
     int64_t count = eg_shape_numel(dy->shape);
     for (int64_t i = 0; i < count; i++) {
-        int64_t rest = i, from = 0, to = 0, within = eg__i64(index)[i];
+        int64_t rest = i, from = 0, to = 0, at = 0, kept[EG_MAX_DIMS];
         for (int d = dx->shape.ndim - 1; d >= 0; d--) {
-            int64_t kept = rest % dy->shape.dims[d];
+            kept[d] = rest % dy->shape.dims[d];
             rest /= dy->shape.dims[d];
-            from += kept * dy->strides[d];
+            from += kept[d] * dy->strides[d];
+            at += kept[d] * index->strides[d];
+        }
+        int64_t within = eg__i64(index)[at];
+        for (int d = dx->shape.ndim - 1; d >= 0; d--) {
             bool reduced = dy->shape.dims[d] != dx->shape.dims[d];
-            to += (reduced ? within % dx->shape.dims[d] : kept) * dx->strides[d];
+            to += (reduced ? within % dx->shape.dims[d] : kept[d]) * dx->strides[d];
             if (reduced)
                 within /= dx->shape.dims[d];
         }
@@ -163,3 +167,37 @@ static eg_status max_backward(eg_op_grad *grad)
 REDUCE_OP(sum)
 REDUCE_OP(mean)
 REDUCE_OP(max)
+
+/* ---- where the maximum is ---- */
+
+static eg_status argmax_infer(const eg_op_call *call, eg_spec *out)
+{
+    EG_TRY(reduce_infer(call, out));
+    out->dtype = EG_I64;
+    return EG_OK;
+}
+
+static eg_status argmax_forward(eg_op_call *call)
+{
+    eg_tensor *x = call->in[0], index = with_all_dims(call->attrs, call->out[0], x->shape);
+    eg_tensor *y = eg__tensor_new(call->ctx, x->dtype, index.shape, eg__layout_like(&index));
+    if (!y)
+        return eg__pending();
+    eg_tensor maximum = eg__operand_broadcast(y, y->shape, false);
+    eg_status status = eg__kernels(call->ctx, x->dtype)->reduce(EG__MAX, x, &maximum, &index);
+    eg_tensor_release(y);
+    return status;
+}
+
+const eg_op eg__op_argmax = {
+    .struct_size = sizeof(eg_op),
+    .name = "argmax",
+    .attrs_size = sizeof(eg__reduce_attrs),
+    .infer = argmax_infer,
+    .forward = argmax_forward,
+};
+
+eg_tensor *eg_argmax(eg_tensor *x, int dim, bool keepdim)
+{
+    return eg_apply(&eg__op_argmax, &x, 1, &(eg__reduce_attrs){.dims = EG_SHAPE(dim), .keepdim = keepdim});
+}

@@ -26,6 +26,17 @@
     X(silu)                                                                                                            \
     X(hardswish)                                                                                                       \
     X(hardsigmoid)                                                                                                     \
+    X(elu)                                                                                                             \
+    X(softplus)                                                                                                        \
+    X(mish)                                                                                                            \
+    X(prelu)                                                                                                           \
+    X(exp)                                                                                                             \
+    X(log)                                                                                                             \
+    X(sqrt)                                                                                                            \
+    X(abs)                                                                                                             \
+    X(pow)                                                                                                             \
+    X(clamp)                                                                                                           \
+    X(smooth_l1)                                                                                                       \
     X(softmax)                                                                                                         \
     X(log_softmax)                                                                                                     \
     X(dropout)                                                                                                         \
@@ -34,6 +45,11 @@
     X(sub)                                                                                                             \
     X(mul)                                                                                                             \
     X(div)                                                                                                             \
+    X(maximum)                                                                                                         \
+    X(minimum)                                                                                                         \
+    X(gt)                                                                                                              \
+    X(eq)                                                                                                              \
+    X(where)                                                                                                           \
     X(affine)                                                                                                          \
     X(add_n)                                                                                                           \
     X(weighted_sum)                                                                                                    \
@@ -42,6 +58,12 @@
     X(sum)                                                                                                             \
     X(mean)                                                                                                            \
     X(max)                                                                                                             \
+    X(argmax)                                                                                                          \
+    X(cumsum)                                                                                                          \
+    X(gather)                                                                                                          \
+    X(index_select)                                                                                                    \
+    X(one_hot)                                                                                                         \
+    X(topk)                                                                                                            \
     X(reshape)                                                                                                         \
     X(flatten)                                                                                                         \
     X(permute)                                                                                                         \
@@ -86,12 +108,12 @@ typedef struct eg__mixed_edge_attrs { /* norm_add, weighted_add */
     bool consume;  /* the sum may be overwritten */
 } eg__mixed_edge_attrs;
 
-typedef struct eg__unary_attrs { /* activations and affine */
+typedef struct eg__unary_attrs { /* functions of one number: activations, exp, .., affine */
     eg__unary kind;
     double a, b;
 } eg__unary_attrs;
 
-typedef struct eg__dim_attrs { /* softmax, log_softmax, concat */
+typedef struct eg__dim_attrs { /* softmax, log_softmax, concat, cumsum, gather, index_select */
     int dim;
 } eg__dim_attrs;
 
@@ -99,10 +121,20 @@ typedef struct eg__drop_attrs { /* dropout, drop_path */
     double p;
 } eg__drop_attrs;
 
-typedef struct eg__reduce_attrs { /* sum, mean, max */
+typedef struct eg__reduce_attrs { /* sum, mean, max, argmax */
     eg_shape dims;
     bool keepdim;
 } eg__reduce_attrs;
+
+typedef struct eg__one_hot_attrs {
+    int64_t classes;
+} eg__one_hot_attrs;
+
+typedef struct eg__topk_attrs {
+    int64_t k;
+    int dim;
+    bool largest;
+} eg__topk_attrs;
 
 typedef struct eg__shape_attrs { /* reshape: the sizes; permute: the order */
     eg_shape shape;

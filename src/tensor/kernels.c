@@ -20,7 +20,8 @@ const eg_kernels *eg__kernels(const eg_context *ctx, eg_dtype dtype)
 
 bool eg__unary_saves_output(eg__unary op)
 {
-    return op == EG__RELU || op == EG__SIGMOID || op == EG__TANH;
+    return op == EG__RELU || op == EG__SIGMOID || op == EG__TANH || op == EG__EXP || op == EG__SQRT ||
+           op == EG__RECIPROCAL;
 }
 
 eg_tensor *eg__add_begin(eg_tensor *dx, bool add)

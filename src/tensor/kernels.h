@@ -27,11 +27,37 @@ typedef enum eg__unary {
     EG__SILU,
     EG__HARDSWISH,
     EG__HARDSIGMOID,
-    EG__AFFINE, /* a * x + b */
+    EG__ELU,      /* a = alpha */
+    EG__SOFTPLUS, /* a = beta, b = threshold */
+    EG__MISH,
+    EG__EXP,
+    EG__LOG,
+    EG__SQRT,
+    EG__ABS,
+    EG__SQUARE,
+    EG__RECIPROCAL,
+    EG__POW,       /* x to the power of a */
+    EG__CLAMP,     /* to a .. b */
+    EG__SMOOTH_L1, /* x^2 / (2 a), from |x| = a on |x| - a / 2 */
+    EG__AFFINE,    /* a * x + b */
     EG__UNARY_COUNT
 } eg__unary;
 
-typedef enum eg__binary { EG__ADD, EG__SUB, EG__MUL, EG__DIV, EG__BINARY_COUNT } eg__binary;
+typedef enum eg__binary {
+    EG__ADD,
+    EG__SUB,
+    EG__MUL,
+    EG__DIV,
+    EG__MAXIMUM, /* a NaN wins */
+    EG__MINIMUM,
+    EG__GT,   /* a > b, 1 or 0 */
+    EG__EQ,   /* a == b, 1 or 0 */
+    EG__STEP, /* the slope of maximum(a, b) in a: 0 below b, 1/2 at b, else 1 */
+    EG__KEEP, /* a where b is not 0, else 0 */
+    EG__DROP, /* a where b is 0, else 0 */
+    EG__LEAK, /* 1 where a > 0, else b */
+    EG__BINARY_COUNT
+} eg__binary;
 typedef enum eg__reduction { EG__SUM, EG__MAX } eg__reduction;
 
 typedef struct eg__batch_norm {
@@ -99,8 +125,8 @@ typedef struct eg_kernels {
     eg_status (*adaptive_avg_pool2d)(const eg_tensor *x, eg_tensor *y);
     eg_status (*adaptive_avg_pool2d_backward)(const eg_tensor *dy, eg_tensor *dx);
 
-    /* a, b: slope of leaky relu (a), factor and offset of affine. `saved` is x, or y where eg__unary_saves_output(). dx
-     * may be dy */
+    /* a, b: parameters, as eg__unary says (a is the slope of leaky relu). `saved` is x, or y where
+     * eg__unary_saves_output(). dx may be dy */
     eg_status (*unary)(eg__unary, double a, double b, const eg_tensor *x, eg_tensor *y);
     eg_status (*unary_backward)(eg__unary, double a, double b, const eg_tensor *saved, const eg_tensor *dy,
                                 eg_tensor *dx, bool add);
@@ -110,6 +136,16 @@ typedef struct eg_kernels {
     /* y has x's ndim with size 1 in the reduced dimensions. For MAX, index (int64, y's shape) receives the position
      * within the reduced block, in logical order; may be NULL */
     eg_status (*reduce)(eg__reduction, const eg_tensor *x, eg_tensor *y, eg_tensor *index);
+    /* Along dim: y[.., i, ..] = x[.., index[.., i, ..], ..]. index (int64, y's sizes, any strides) is in range; y may
+     * be smaller than x in other dimensions too */
+    eg_status (*gather)(int dim, const eg_tensor *x, const eg_tensor *index, eg_tensor *y);
+    /* dx[.., index[.., i, ..], ..] += dy[.., i, ..], in order of i for each element of dx */
+    eg_status (*scatter_add)(int dim, const eg_tensor *index, const eg_tensor *dy, eg_tensor *dx);
+    /* y[.., i, ..] = x[.., 0, ..] + .. + x[.., i, ..]; reverse: from i to the last */
+    eg_status (*cumsum)(int dim, bool reverse, const eg_tensor *x, eg_tensor *y);
+    /* The largest (smallest) along dim in descending (ascending) order, as many as `values` has room for, and where
+     * they were; of equal ones the first. NaN is larger than all numbers */
+    eg_status (*topk)(int dim, bool largest, const eg_tensor *x, eg_tensor *values, eg_tensor *index);
     eg_status (*softmax)(int dim, bool log, const eg_tensor *x, eg_tensor *y);
     eg_status (*softmax_backward)(int dim, bool log, const eg_tensor *y, const eg_tensor *dy, eg_tensor *dx);
 
@@ -160,7 +196,7 @@ extern const eg_kernels eg__dnnl_kernels; /* tensor/dnnl and tensor/cpu */
 const eg_kernels *eg__kernels(const eg_context *ctx, eg_dtype dtype);
 /** Table by name ("dnnl", "ref"); NULL when unknown. */
 const eg_kernels *eg__kernels_find(const char *name);
-/** Whether the backward of a unary operation reads its output (relu, sigmoid, tanh) instead of its input. */
+/** Whether the backward of a unary operation reads its output (relu, sigmoid, exp, ..) instead of its input. */
 bool eg__unary_saves_output(eg__unary op);
 
 #endif

@@ -188,6 +188,10 @@ LAYER(hardswish, eg_hardswish(ctx))
 LAYER(hardsigmoid, eg_hardsigmoid(ctx))
 LAYER(identity, eg_identity(ctx))
 LAYER(leaky_relu, eg_leaky_relu(ctx, EG_F64(0.2)))
+LAYER(mish, eg_mish(ctx))
+LAYER(elu, eg_elu(ctx, EG_F64(0.5)))
+LAYER(softplus, eg_softplus(ctx, 2))
+LAYER(prelu, eg_prelu(ctx, 2))
 LAYER(softmax, eg_softmax(ctx, 1))
 LAYER(log_softmax, eg_log_softmax(ctx, 1))
 LAYER(dropout, eg_dropout(ctx, 0.5))
@@ -582,6 +586,10 @@ static const alloc_row rows[] = {
     {"eg_hardsigmoid_class", hardsigmoid, false},
     {"eg_identity_class", identity, false},
     {"eg_leaky_relu_class", leaky_relu, false},
+    {"eg_mish_class", mish, false},
+    {"eg_elu_class", elu, false},
+    {"eg_softplus_class", softplus, false},
+    {"eg_prelu_class", prelu, false},
     {"eg_softmax_class", softmax, false},
     {"eg_log_softmax_class", log_softmax, false},
     {"eg_dropout_class", dropout, false},

@@ -103,6 +103,11 @@ static void shapes_parameters_names(void **state)
     check(eg_batch_norm2d(ctx, 4), x, x, 8, "weight bias running_mean running_var num_batches_tracked ");
     check(eg_batch_norm2d(ctx, 4, .no_affine = true, .relu = true), x, x, 0, norm_buffers);
     check(eg_batch_norm2d(ctx, 5, .no_affine = true), EG_SHAPE(6, 5), EG_SHAPE(6, 5), 0, norm_buffers);
+    check(eg_elu(ctx), x, x, 0, "");
+    check(eg_softplus(ctx), x, x, 0, "");
+    check(eg_mish(ctx), x, x, 0, "");
+    check(eg_prelu(ctx), x, x, 1, "weight ");
+    check(eg_prelu(ctx, 4), x, x, 4, "weight ");
     check(eg_max_pool2d(ctx, 3, .stride = 1, .padding = 1), x, x, 0, "");
     check(eg_max_pool2d(ctx, 2), x, EG_SHAPE(2, 4, 4, 4), 0, "");
     check(eg_max_pool2d(ctx, 2, .ceil_mode = true), x, EG_SHAPE(2, 4, 5, 4), 0, "");
@@ -143,9 +148,16 @@ static void activations_are_their_operations(void **state)
     assert_same(call_once(eg_silu(ctx), x), eg_f_silu(x));
     assert_same(call_once(eg_hardswish(ctx), x), eg_f_hardswish(x));
     assert_same(call_once(eg_hardsigmoid(ctx), x), eg_f_hardsigmoid(x));
+    assert_same(call_once(eg_mish(ctx), x), eg_f_mish(x));
     assert_ptr_equal(call_once(eg_identity(ctx), x), x);
     assert_same(call_once(eg_leaky_relu(ctx), x), eg_f_leaky_relu(x, 0.01));
     assert_same(call_once(eg_leaky_relu(ctx, EG_F64(0)), x), eg_f_leaky_relu(x, 0));
+    assert_same(call_once(eg_elu(ctx), x), eg_f_elu(x, 1));
+    assert_same(call_once(eg_elu(ctx, EG_F64(0)), x), eg_f_elu(x, 0));
+    assert_same(call_once(eg_softplus(ctx), x), eg_f_softplus(x, 1, 20));
+    assert_same(call_once(eg_softplus(ctx, 2, EG_F64(0)), x), eg_f_softplus(x, 2, 0));
+    assert_same(call_once(eg_prelu(ctx), x), eg_f_leaky_relu(x, 0.25));
+    assert_same(call_once(eg_prelu(ctx, 3, .init = EG_F64(0)), x), eg_f_leaky_relu(x, 0));
     assert_same(call_once(eg_softmax(ctx, 1), x), eg_f_softmax(x, 1));
     assert_same(call_once(eg_softmax(ctx, 0), x), eg_f_softmax(x, 0));
     assert_same(call_once(eg_log_softmax(ctx, -1), x), eg_f_log_softmax(x, 3));

@@ -10,6 +10,7 @@
 #include "autograd/internal.h"
 #include "ops/registry.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -246,6 +247,8 @@ static eg_tensor *run_mse_loss(eg_tensor *const *in, const op_case *c)
     return eg_f_mse_loss(in[0], in[1]);
 }
 
+#include "ops/cases_functions.h"
+
 /* ---- the table ---- */
 
 /* EG_SHAPE() as a constant initializer */
@@ -347,6 +350,8 @@ static const op_case op_cases[] = {
     {"silu", "", run_silu, "n", {S(7, 3)}, {0}, {0}},
     {"hardswish", "", run_hardswish, "n", {S(2, 24, 3, 1)}, {0}, {0}},
     {"hardsigmoid", "", run_hardsigmoid, "n", {S(2, 3, 3, 3)}, {0}, {0}},
+
+    CASES_OF_FUNCTIONS
 
     {"softmax", "rows", run_softmax, "n", {S(5, 24)}, {-1}, {0}},
     {"softmax", "channels", run_softmax, "n", {S(2, 3, 4, 5)}, {1}, {0}},

@@ -189,7 +189,111 @@ static eg_tensor *run_pad(const json_t *c, eg_tensor *const *in)
     return eg_f_pad(in[0], vector_integers(vector_param(c, "pads")), vector_number(c, "value"));
 }
 
+static eg_tensor *run_function(const json_t *c, eg_tensor *const *in)
+{
+    static const struct {
+        const char *name;
+        eg_tensor *(*function)(eg_tensor *);
+    } functions[] = {{"mish", eg_f_mish}, {"exp", eg_exp}, {"ln", eg_ln},
+                     {"sqrt", eg_sqrt},   {"abs", eg_abs}, {"neg", eg_neg}};
+    const char *name = vector_name(c);
+    double a = vector_number(c, "a"), b = vector_number(c, "b");
+    for (size_t i = 0; i < EG_COUNT(functions); i++)
+        if (strcmp(functions[i].name, name) == 0)
+            return functions[i].function(in[0]);
+    return strcmp(name, "elu") == 0        ? eg_f_elu(in[0], a)
+           : strcmp(name, "softplus") == 0 ? eg_f_softplus(in[0], a, b)
+           : strcmp(name, "pow") == 0      ? eg_pow(in[0], a)
+                                           : eg_clamp(in[0], a, b);
+}
+
+static eg_tensor *run_prelu(const json_t *c, eg_tensor *const *in)
+{
+    (void)c;
+    return eg_f_prelu(in[0], in[1]);
+}
+
+static eg_tensor *run_extreme(const json_t *c, eg_tensor *const *in)
+{
+    return (strcmp(vector_name(c), "maximum") == 0 ? eg_maximum : eg_minimum)(in[0], in[1]);
+}
+
+static eg_tensor *run_where(const json_t *c, eg_tensor *const *in)
+{
+    const char *name = vector_name(c);
+    eg_tensor *(*compare)(eg_tensor *, eg_tensor *) = strcmp(name, "gt") == 0   ? eg_gt
+                                                      : strcmp(name, "lt") == 0 ? eg_lt
+                                                                                : eg_eq;
+    return eg_where(compare(in[0], in[1]), in[2], in[3]);
+}
+
+static eg_tensor *run_gather(const json_t *c, eg_tensor *const *in)
+{
+    return eg_gather(in[0], (int)vector_number(c, "dim"), in[1]);
+}
+
+static eg_tensor *run_index_select(const json_t *c, eg_tensor *const *in)
+{
+    return eg_index_select(in[0], (int)vector_number(c, "dim"), in[1]);
+}
+
+static eg_tensor *run_cumsum(const json_t *c, eg_tensor *const *in)
+{
+    return eg_cumsum(in[0], (int)vector_number(c, "dim"));
+}
+
+static eg_tensor *run_topk(const json_t *c, eg_tensor *const *in)
+{
+    int64_t k = (int64_t)vector_number(c, "k");
+    int dim = (int)vector_number(c, "dim");
+    eg_tensor *top = eg_topk(in[0], k, dim, vector_flag(c, "largest"));
+    vector_expect(c, "position", eg_tuple_get(top, 1), 0, 0);
+    if (k == 1 && vector_flag(c, "largest"))
+        vector_expect(c, "position", eg_argmax(in[0], dim, true), 0, 0);
+    return eg_tuple_get(top, 0);
+}
+
+static eg_tensor *run_l1_loss(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_l1_loss(in[0], in[1], .reduction = (eg_reduction)vector_number(c, "reduction"));
+}
+
+static eg_tensor *run_smooth_l1_loss(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_smooth_l1_loss(in[0], in[1], .reduction = (eg_reduction)vector_number(c, "reduction"),
+                               .beta = EG_F64(vector_number(c, "beta")));
+}
+
+static eg_tensor *run_kl_div(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_kl_div(in[0], in[1], .reduction = (eg_reduction)vector_number(c, "reduction"),
+                       .log_target = vector_flag(c, "log_target"));
+}
+
+static eg_tensor *run_bce(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_bce_with_logits(in[0], in[1], in[2], .reduction = (eg_reduction)vector_number(c, "reduction"));
+}
+
+static eg_tensor *run_nll_loss(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_nll_loss(in[0], in[1], in[2], .reduction = (eg_reduction)vector_number(c, "reduction"));
+}
+
 static const vector_op_runner runners[] = {
+    {"functions", "function", {"x"}, run_function},
+    {"functions", "prelu", {"x", "weight"}, run_prelu},
+    {"functions", "extreme", {"a", "b"}, run_extreme},
+    {"functions", "where", {"p", "q", "a", "b"}, run_where},
+    {"functions", "gather", {"x", "index"}, run_gather},
+    {"functions", "index_select", {"x", "index"}, run_index_select},
+    {"functions", "cumsum", {"x"}, run_cumsum},
+    {"functions", "topk", {"x"}, run_topk},
+    {"functions", "l1_loss", {"a", "b"}, run_l1_loss},
+    {"functions", "smooth_l1_loss", {"a", "b"}, run_smooth_l1_loss},
+    {"functions", "kl_div", {"a", "b"}, run_kl_div},
+    {"functions", "bce", {"x", "target", "weight"}, run_bce},
+    {"functions", "nll_loss", {"x", "target", "weight"}, run_nll_loss},
     {"conv", "conv2d", {"x", "w", "b"}, run_conv2d},
     {"conv", "linear", {"x", "w", "b"}, run_linear},
     {"conv", "matmul", {"a", "b"}, run_matmul},
@@ -225,6 +329,7 @@ static eg_tensor *input(eg_context *ctx, const json_t *c, const char *name, cons
     if (!name || !vector_has(c, name))
         return eg_none;
     bool labels = strcmp(name, "target") == 0 && !eg_shape_equal(vector_shape(c, name), vector_shape(c, "x"));
+    labels |= strcmp(name, "index") == 0;
     bool weight = strcmp(vector_op(c), "conv2d") == 0 && strcmp(name, "w") == 0;
     eg_tensor *t = vector_tensor(ctx, c, name, labels ? EG_I64 : s->dtype, weight ? EG_LAYOUT_ROW_MAJOR : s->layout);
     char gradient[32];
@@ -284,14 +389,13 @@ static void test_all(void **state)
 
 static void test_every_vector_has_a_runner(void **state)
 {
-    (void)state;
-    json_t *cases = vectors_load("ops"), *c;
+    json_t *cases = vectors_load(*state), *c;
     size_t i;
     json_array_foreach(cases, i, c)
     {
         size_t found = 0;
         for (size_t k = 0; k < EG_COUNT(runners); k++)
-            found += strcmp(runners[k].file, "ops") == 0 && strcmp(runners[k].op, vector_op(c)) == 0;
+            found += strcmp(runners[k].file, *state) == 0 && strcmp(runners[k].op, vector_op(c)) == 0;
         assert_int_equal(found, 1);
     }
     json_decref(cases);
@@ -308,7 +412,8 @@ int main(void)
         {"float64, ref, row-major", test_all, NULL, NULL, &wide_row_major},
         {"float32, dnnl", test_all, NULL, NULL, &fast},
         {"float32, dnnl, row-major", test_all, NULL, NULL, &fast_row_major},
-        cmocka_unit_test(test_every_vector_has_a_runner),
+        {"every vector of ops.json has a runner", test_every_vector_has_a_runner, NULL, NULL, "ops"},
+        {"every vector of functions.json has a runner", test_every_vector_has_a_runner, NULL, NULL, "functions"},
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

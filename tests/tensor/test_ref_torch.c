@@ -235,8 +235,10 @@ static int find(const char *const *names, size_t n, const char *name)
 
 static void run_unary(const setup *s, const json_t *c)
 {
-    static const char *const names[EG__UNARY_COUNT] = {"relu", "relu6", "leaky_relu", "sigmoid",     "tanh",
-                                                       "gelu", "silu",  "hardswish",  "hardsigmoid", "affine"};
+    static const char *const names[EG__UNARY_COUNT] = {
+        "relu",        "relu6",      "leaky_relu", "sigmoid", "tanh",      "gelu",  "silu", "hardswish",
+        "hardsigmoid", "elu",        "softplus",   "mish",    "exp",       "log",   "sqrt", "abs",
+        "square",      "reciprocal", "pow",        "clamp",   "smooth_l1", "affine"};
     eg__unary op = (eg__unary)find(names, EG__UNARY_COUNT, vector_name(c));
     double a = vector_number(c, "a"), b = vector_number(c, "b");
     eg_tensor *x = in(s, c, "x"), *y = out(s, c, "y"), *dx = out(s, c, "dx");
@@ -257,7 +259,8 @@ static eg_tensor *broadcast(eg_tensor *t, eg_shape to)
 
 static void run_binary(const setup *s, const json_t *c)
 {
-    static const char *const names[EG__BINARY_COUNT] = {"add", "sub", "mul", "div"};
+    static const char *const names[EG__BINARY_COUNT] = {"add", "sub", "mul",  "div",  "maximum", "minimum",
+                                                        "gt",  "eq",  "step", "keep", "drop",    "leak"};
     eg__binary op = (eg__binary)find(names, EG__BINARY_COUNT, vector_name(c));
     eg_tensor *y = out(s, c, "y");
     assert_ok(k->binary(op, broadcast(in(s, c, "a"), y->shape), broadcast(in(s, c, "b"), y->shape), y));

@@ -1,5 +1,5 @@
 /*
- * tensor/cpu/binary.c - arithmetic of two tensors, copies between layouts, filling.
+ * tensor/cpu/binary.c - functions of two tensors, copies between layouts, filling.
  */
 #include "tensor/cpu/cpu.h"
 
@@ -8,45 +8,90 @@
 
 /* ---- y = a op b; operands are y, a, b ---- */
 
-#define ROW_LOOP(expression)                                                                                           \
+#define ROW_LOOP(a_at, b_at, expression)                                                                               \
     for (int64_t r = 0; r < rows; r++) {                                                                               \
-        const float *a = data[1] + r * row[1], *b = data[2] + r * row[2];                                              \
+        const float *left = data[1] + r * row[1], *right = data[2] + r * row[2];                                       \
         float *y = data[0] + r * row[0];                                                                               \
-        _Pragma("omp simd") for (int64_t i = 0; i < cols; i++) y[i * col[0]] = (expression);                           \
+        _Pragma("omp simd") for (int64_t i = 0; i < cols; i++)                                                         \
+        {                                                                                                              \
+            float a = left[a_at], b = right[b_at];                                                                     \
+            (void)a;                                                                                                   \
+            y[i * col[0]] = (expression);                                                                              \
+        }                                                                                                              \
     }
 
 /* Strides that are constants where that makes vector code: all 1, and a number for the whole row on either side. */
-#define BINARY(name, operator)                                                                                         \
+#define BINARY(name, expression)                                                                                       \
     EG__CLONES static void name(void *arg, int64_t rows, int64_t cols, float *const *data, const int64_t *row,         \
                                 const int64_t *strides)                                                                \
     {                                                                                                                  \
         (void)arg;                                                                                                     \
         if (strides[0] == 1 && strides[1] == 1 && strides[2] == 1) {                                                   \
             const int64_t col[] = {1};                                                                                 \
-            ROW_LOOP(a[i] operator b[i])                                                                               \
+            ROW_LOOP(i, i, expression)                                                                                 \
         } else if (strides[0] == 1 && strides[1] == 1 && strides[2] == 0) {                                            \
             const int64_t col[] = {1};                                                                                 \
-            ROW_LOOP(a[i] operator b[0])                                                                               \
+            ROW_LOOP(i, 0, expression)                                                                                 \
         } else if (strides[0] == 1 && strides[1] == 0 && strides[2] == 1) {                                            \
             const int64_t col[] = {1};                                                                                 \
-            ROW_LOOP(a[0] operator b[i])                                                                               \
+            ROW_LOOP(0, i, expression)                                                                                 \
         } else {                                                                                                       \
             const int64_t *col = strides;                                                                              \
-            ROW_LOOP(a[i * col[1]] operator b[i * col[2]])                                                             \
+            ROW_LOOP(i *col[1], i *col[2], expression)                                                                 \
         }                                                                                                              \
     }
 
-BINARY(add_tile, +)
-BINARY(sub_tile, -)
-BINARY(mul_tile, *)
-BINARY(div_tile, /)
+BINARY(add_tile, a + b)
+BINARY(sub_tile, a - b)
+BINARY(mul_tile, a *b)
+BINARY(div_tile, a / b)
+BINARY(maximum_tile, a > b || a != a ? a : b)
+BINARY(minimum_tile, a < b || a != a ? a : b)
+BINARY(gt_tile, a > b ? 1.0f : 0.0f)
+BINARY(eq_tile, a == b ? 1.0f : 0.0f)
+BINARY(step_tile, a < b ? 0.0f : a == b ? 0.5f : 1.0f)
+BINARY(keep_tile, b != 0.0f ? a : 0.0f)
+BINARY(drop_tile, b != 0.0f ? 0.0f : a)
+BINARY(leak_tile, a > 0.0f ? 1.0f : b)
+
+static eg__tile binary_tile(eg__binary op)
+{
+    switch (op) {
+    case EG__ADD:
+        return add_tile;
+    case EG__SUB:
+        return sub_tile;
+    case EG__MUL:
+        return mul_tile;
+    case EG__DIV:
+        return div_tile;
+    case EG__MAXIMUM:
+        return maximum_tile;
+    case EG__MINIMUM:
+        return minimum_tile;
+    case EG__GT:
+        return gt_tile;
+    case EG__EQ:
+        return eq_tile;
+    case EG__STEP:
+        return step_tile;
+    case EG__KEEP:
+        return keep_tile;
+    case EG__DROP:
+        return drop_tile;
+    case EG__LEAK:
+        return leak_tile;
+    case EG__BINARY_COUNT:
+        break;
+    }
+    return NULL;
+}
 
 static void binary_run(eg__binary op, const eg_tensor *a, const eg_tensor *b, const eg_tensor *y)
 {
     eg__loop loop;
     eg__loop_make(&loop, 3, (const eg_tensor *const[]){y, a, b});
-    eg__tile tile = op == EG__ADD ? add_tile : op == EG__SUB ? sub_tile : op == EG__MUL ? mul_tile : div_tile;
-    eg__loop_run(y->ctx, &loop, tile, NULL);
+    eg__loop_run(y->ctx, &loop, binary_tile(op), NULL);
 }
 
 eg_status eg__cpu_binary(eg__binary op, const eg_tensor *a, const eg_tensor *b, eg_tensor *y)

@@ -61,6 +61,16 @@ const eg_tensor *eg__in_order_of(const eg_tensor *like, const eg_tensor *x, eg_t
 
 /** A new tensor of this shape in which dimension `dim` is innermost. */
 eg_tensor *eg__new_with_innermost(const eg_tensor *like, int dim);
+/** Where line number `line` along `dim` begins, in elements from t's first; lines are counted in logical order. */
+int64_t eg__line_at(const eg_tensor *t, int dim, int64_t line);
+/** Whether the lines along dim are contiguous. */
+static inline bool eg__has_lines(const eg_tensor *t, int dim)
+{
+    return t->shape.dims[dim] == 1 || t->strides[dim] == 1;
+}
+/** t itself when it has such lines, else a new tensor that has, with t's numbers when `copy`, in *owned for the caller
+ * to release. NULL on failure. */
+eg_tensor *eg__with_lines(const eg_tensor *t, int dim, bool copy, eg_tensor **owned);
 /** 4-d x itself when it is channels-last, else a copy that is, in *owned. NULL on failure. */
 const eg_tensor *eg__in_channels_last(const eg_tensor *x, eg_tensor **owned);
 /** y itself when it is channels-last, else a new tensor that is, in *owned, which eg__out_finish() copies to y and
@@ -79,6 +89,10 @@ eg_status eg__cpu_unary(eg__unary, double, double, const eg_tensor *, eg_tensor 
 eg_status eg__cpu_unary_backward(eg__unary, double, double, const eg_tensor *, const eg_tensor *, eg_tensor *, bool);
 eg_status eg__cpu_binary(eg__binary, const eg_tensor *, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_reduce(eg__reduction, const eg_tensor *, eg_tensor *, eg_tensor *);
+eg_status eg__cpu_gather(int, const eg_tensor *, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_scatter_add(int, const eg_tensor *, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_cumsum(int, bool, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_topk(int, bool, const eg_tensor *, eg_tensor *, eg_tensor *);
 eg_status eg__cpu_softmax(int, bool, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_softmax_backward(int, bool, const eg_tensor *, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_weighted_sum(size_t, const eg_tensor *const *, const eg_tensor *, eg_tensor *);

@@ -206,6 +206,28 @@ eg_tensor *eg__new_with_innermost(const eg_tensor *like, int dim)
     return view;
 }
 
+int64_t eg__line_at(const eg_tensor *t, int dim, int64_t line)
+{
+    int64_t at = 0;
+    for (int d = t->shape.ndim - 1; d >= 0; d--) {
+        if (d == dim)
+            continue;
+        at += line % t->shape.dims[d] * t->strides[d];
+        line /= t->shape.dims[d];
+    }
+    return at;
+}
+
+eg_tensor *eg__with_lines(const eg_tensor *t, int dim, bool copy, eg_tensor **owned)
+{
+    if (eg__has_lines(t, dim))
+        return (eg_tensor *)(uintptr_t)t;
+    *owned = eg__new_with_innermost(t, dim);
+    if (*owned && copy && eg__cpu_copy(t, *owned) != EG_OK)
+        return NULL;
+    return *owned;
+}
+
 const eg_tensor *eg__in_channels_last(const eg_tensor *x, eg_tensor **owned)
 {
     if (eg__is_channels_last(x))

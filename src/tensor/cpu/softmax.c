@@ -86,47 +86,19 @@ typedef struct softmax_work {
     eg_tensor *out;
 } softmax_work;
 
-/* The start of line number `line`, counted in logical order over all dimensions but `dim`. */
-static float *line_at(const eg_tensor *t, int dim, int64_t line)
-{
-    float *at = eg__f32(t);
-    for (int d = t->shape.ndim - 1; d >= 0; d--) {
-        if (d == dim)
-            continue;
-        at += line % t->shape.dims[d] * t->strides[d];
-        line /= t->shape.dims[d];
-    }
-    return at;
-}
-
 static void softmax_lines(void *arg, int64_t begin, int64_t end)
 {
     const softmax_work *w = arg;
     int64_t n = w->x->shape.dims[w->dim];
     for (int64_t i = begin; i < end; i++) {
-        const float *x = line_at(w->x, w->dim, i), *dy = w->dy ? line_at(w->dy, w->dim, i) : NULL;
-        float *out = line_at(w->out, w->dim, i);
+        const float *x = eg__f32(w->x) + eg__line_at(w->x, w->dim, i);
+        const float *dy = w->dy ? eg__f32(w->dy) + eg__line_at(w->dy, w->dim, i) : NULL;
+        float *out = eg__f32(w->out) + eg__line_at(w->out, w->dim, i);
         if (dy)
             (w->log ? line_log_softmax_backward : line_softmax_backward)(out, x, dy, n);
         else
             (w->log ? line_log_softmax : line_softmax)(out, x, n);
     }
-}
-
-static bool has_lines(const eg_tensor *t, int dim)
-{
-    return t->shape.dims[dim] == 1 || t->strides[dim] == 1;
-}
-
-/* t itself where it has lines, else a new tensor that has, with t's numbers when `copy`. NULL on failure. */
-static eg_tensor *with_lines(const eg_tensor *t, int dim, bool copy, eg_tensor **owned)
-{
-    if (has_lines(t, dim))
-        return (eg_tensor *)(uintptr_t)t;
-    *owned = eg__new_with_innermost(t, dim);
-    if (*owned && copy && eg__cpu_copy(t, *owned) != EG_OK)
-        return NULL;
-    return *owned;
 }
 
 static eg_status softmax_any(int dim, bool logarithm, const eg_tensor *x, const eg_tensor *dy, eg_tensor *out)
@@ -137,9 +109,9 @@ static eg_status softmax_any(int dim, bool logarithm, const eg_tensor *x, const 
     eg_tensor *owned[3] = {NULL, NULL, NULL};
     eg_status status = EG_ENOMEM;
     softmax_work w = {.dim = dim, .log = logarithm};
-    w.x = with_lines(x, dim, true, &owned[0]);
-    w.dy = dy ? with_lines(dy, dim, true, &owned[1]) : NULL;
-    w.out = with_lines(out, dim, false, &owned[2]);
+    w.x = eg__with_lines(x, dim, true, &owned[0]);
+    w.dy = dy ? eg__with_lines(dy, dim, true, &owned[1]) : NULL;
+    w.out = eg__with_lines(out, dim, false, &owned[2]);
     if (w.x && w.out && (w.dy || !dy)) {
         eg__for_each(x->ctx, numel / x->shape.dims[dim], numel * 4, softmax_lines, &w);
         status = w.out == out ? EG_OK : eg__cpu_copy(w.out, out);
@@ -232,8 +204,8 @@ static void loss_backward_rows(void *arg, int64_t begin, int64_t end)
 
 static bool plain_rows(const eg_tensor *a, const eg_tensor *b, const eg_tensor *target)
 {
-    return eg_shape_numel(a->shape) > 0 && has_lines(a, 1) && has_lines(b, 1) &&
-           (target->dtype == EG_I64 || (target->dtype == EG_F32 && has_lines(target, 1)));
+    return eg_shape_numel(a->shape) > 0 && eg__has_lines(a, 1) && eg__has_lines(b, 1) &&
+           (target->dtype == EG_I64 || (target->dtype == EG_F32 && eg__has_lines(target, 1)));
 }
 
 eg_status eg__cpu_cross_entropy(double smoothing, const eg_tensor *logits, const eg_tensor *target,

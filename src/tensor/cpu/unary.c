@@ -1,5 +1,5 @@
 /*
- * tensor/cpu/unary.c - activation functions and their derivatives, over memory.
+ * tensor/cpu/unary.c - functions of one number and their derivatives, over memory.
  */
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/vmath.h"
@@ -24,14 +24,14 @@ typedef struct unary_work {
             out[i] = (expression);                                                                                     \
         }                                                                                                              \
     }
-/* dx = dy f'(x), where x is the input, or for relu, sigmoid and tanh the output. */
+/* dx = dy f'(x), where x is what eg__unary_saves_output() says. */
 #define BACKWARD(name, expression)                                                                                     \
     EG__CLONES static void name##_backward(void *arg, int64_t begin, int64_t end)                                      \
     {                                                                                                                  \
         const unary_work *w = arg;                                                                                     \
-        const float *in = w->x, *grad = w->dy, a = w->a;                                                               \
+        const float *in = w->x, *grad = w->dy, a = w->a, b = w->b;                                                     \
         float *out = w->out;                                                                                           \
-        (void)a;                                                                                                       \
+        (void)a, (void)b;                                                                                              \
         _Pragma("omp simd") for (int64_t i = begin; i < end; i++)                                                      \
         {                                                                                                              \
             float x = in[i], dy = grad[i];                                                                             \
@@ -77,6 +77,50 @@ static inline float gelu_derivative(float x)
     return normal_cdf(x) + x * 0.398942280f * eg__expf(-0.5f * x * x);
 }
 
+/* For x <= 0: through tanh, which does not cancel near 0. */
+static inline float expm1_below_zero(float x)
+{
+    float t = eg__tanhf(0.5f * x);
+    return 2.0f * t / (1.0f - t);
+}
+
+static inline float softplus(float x, float beta, float threshold)
+{
+    float z = beta * x;
+    float smooth = (z > 0.0f ? z : 0.0f) + eg__log1pf(eg__expf(-fabsf(z)));
+    return z > threshold ? x : smooth / beta;
+}
+
+/* tanh(softplus(x)) = (e^2 + 2 e) / (e^2 + 2 e + 2) with e = exp(x); 1 from 20 on, before e^2 overflows. */
+static inline float tanh_softplus(float x)
+{
+    float e = eg__expf(x > 20.0f ? 20.0f : x), n = e * (e + 2.0f);
+    return n / (n + 2.0f);
+}
+
+static inline float mish_derivative(float x)
+{
+    float t = tanh_softplus(x);
+    return t + x * (1.0f - t * t) * eg__sigmoidf(x);
+}
+
+static inline float clamp(float x, float low, float high)
+{
+    x = x < low ? low : x;
+    return x > high ? high : x;
+}
+
+static inline float smooth_l1(float x, float beta)
+{
+    float size = fabsf(x);
+    return size < beta ? 0.5f / beta * x * x : size - 0.5f * beta;
+}
+
+static inline float sign(float x)
+{
+    return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f;
+}
+
 FORWARD(relu, x < 0.0f ? 0.0f : x)
 FORWARD(relu6, clamp6(x))
 FORWARD(leaky_relu, x > 0.0f ? x : a * x)
@@ -86,6 +130,18 @@ FORWARD(gelu, x *normal_cdf(x))
 FORWARD(silu, x *eg__sigmoidf(x))
 FORWARD(hardswish, x *clamp6(x + 3.0f) * (1.0f / 6.0f))
 FORWARD(hardsigmoid, clamp6(x + 3.0f) * (1.0f / 6.0f))
+FORWARD(elu, x > 0.0f ? x : a * expm1_below_zero(x))
+FORWARD(softplus, softplus(x, a, b))
+FORWARD(mish, x *tanh_softplus(x))
+FORWARD(exp, eg__expf(x))
+FORWARD(log, eg__logf(x))
+FORWARD(sqrt, sqrtf(x))
+FORWARD(abs, fabsf(x))
+FORWARD(square, x *x)
+FORWARD(reciprocal, 1.0f / x)
+FORWARD(pow, powf(x, a))
+FORWARD(clamp, clamp(x, a, b))
+FORWARD(smooth_l1, smooth_l1(x, a))
 FORWARD(affine, a *x + b)
 
 BACKWARD(relu, x > 0.0f ? dy : 0.0f)
@@ -97,32 +153,56 @@ BACKWARD(gelu, dy *gelu_derivative(x))
 BACKWARD(silu, dy *silu_derivative(x))
 BACKWARD(hardswish, dy *hardswish_derivative(x))
 BACKWARD(hardsigmoid, x > -3.0f && x < 3.0f ? dy * (1.0f / 6.0f) : 0.0f)
+BACKWARD(elu, x > 0.0f ? dy : dy * a * eg__expf(x))
+BACKWARD(softplus, a *x > b ? dy : dy * eg__sigmoidf(a * x))
+BACKWARD(mish, dy *mish_derivative(x))
+BACKWARD(exp, dy *x)
+BACKWARD(log, dy / x)
+BACKWARD(sqrt, 0.5f * dy / x)
+BACKWARD(abs, dy *sign(x))
+BACKWARD(square, 2.0f * x * dy)
+BACKWARD(reciprocal, -x *x *dy)
+BACKWARD(pow, a == 0.0f ? 0.0f : dy * a * powf(x, a - 1.0f))
+BACKWARD(clamp, x >= a && x <= b ? dy : 0.0f)
+BACKWARD(smooth_l1, fabsf(x) < a ? dy * x / a : dy * sign(x))
 BACKWARD(affine, a *dy)
 
-/* Made in functions, not constant tables: the address of a multiversioned function is no constant. */
+/* Every kind and the name of its loops. They are found in functions, not constant tables: the address of a
+ * multiversioned function is no constant. */
+#define UNARIES(X)                                                                                                     \
+    X(RELU, relu)                                                                                                      \
+    X(RELU6, relu6)                                                                                                    \
+    X(LEAKY_RELU, leaky_relu)                                                                                          \
+    X(SIGMOID, sigmoid)                                                                                                \
+    X(TANH, tanh)                                                                                                      \
+    X(GELU, gelu)                                                                                                      \
+    X(SILU, silu)                                                                                                      \
+    X(HARDSWISH, hardswish)                                                                                            \
+    X(HARDSIGMOID, hardsigmoid)                                                                                        \
+    X(ELU, elu)                                                                                                        \
+    X(SOFTPLUS, softplus)                                                                                              \
+    X(MISH, mish)                                                                                                      \
+    X(EXP, exp)                                                                                                        \
+    X(LOG, log)                                                                                                        \
+    X(SQRT, sqrt)                                                                                                      \
+    X(ABS, abs)                                                                                                        \
+    X(SQUARE, square)                                                                                                  \
+    X(RECIPROCAL, reciprocal)                                                                                          \
+    X(POW, pow)                                                                                                        \
+    X(CLAMP, clamp)                                                                                                    \
+    X(SMOOTH_L1, smooth_l1)                                                                                            \
+    X(AFFINE, affine)
+#define FORWARD_OF(kind, name)                                                                                         \
+    case EG__##kind:                                                                                                   \
+        return name##_forward;
+#define BACKWARD_OF(kind, name)                                                                                        \
+    case EG__##kind:                                                                                                   \
+        return name##_backward;
+
 static eg__body forward_body(eg__unary op)
 {
     switch (op) {
-    case EG__RELU:
-        return relu_forward;
-    case EG__RELU6:
-        return relu6_forward;
-    case EG__LEAKY_RELU:
-        return leaky_relu_forward;
-    case EG__SIGMOID:
-        return sigmoid_forward;
-    case EG__TANH:
-        return tanh_forward;
-    case EG__GELU:
-        return gelu_forward;
-    case EG__SILU:
-        return silu_forward;
-    case EG__HARDSWISH:
-        return hardswish_forward;
-    case EG__HARDSIGMOID:
-        return hardsigmoid_forward;
-    case EG__AFFINE:
-        return affine_forward;
+        UNARIES(FORWARD_OF)
     case EG__UNARY_COUNT:
         break;
     }
@@ -132,26 +212,7 @@ static eg__body forward_body(eg__unary op)
 static eg__body backward_body(eg__unary op)
 {
     switch (op) {
-    case EG__RELU:
-        return relu_backward;
-    case EG__RELU6:
-        return relu6_backward;
-    case EG__LEAKY_RELU:
-        return leaky_relu_backward;
-    case EG__SIGMOID:
-        return sigmoid_backward;
-    case EG__TANH:
-        return tanh_backward;
-    case EG__GELU:
-        return gelu_backward;
-    case EG__SILU:
-        return silu_backward;
-    case EG__HARDSWISH:
-        return hardswish_backward;
-    case EG__HARDSIGMOID:
-        return hardsigmoid_backward;
-    case EG__AFFINE:
-        return affine_backward;
+        UNARIES(BACKWARD_OF)
     case EG__UNARY_COUNT:
         break;
     }

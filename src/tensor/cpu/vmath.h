@@ -1,5 +1,5 @@
 /*
- * tensor/cpu/vmath.h - exponentials without branches, so that loops over them become vector code.
+ * tensor/cpu/vmath.h - exponentials and logarithms without branches, so that loops over them become vector code.
  */
 #ifndef EG_TENSOR_VMATH_H
 #define EG_TENSOR_VMATH_H
@@ -33,6 +33,37 @@ static inline float eg__expf(float x)
     a.i = (int32_t)((uint32_t)(half + 127) << 23);
     b.i = (int32_t)((uint32_t)(whole - half + 127) << 23);
     return p * a.f * b.f;
+}
+
+/** ln x within 2 ulp; 0, negative numbers, infinity and NaN as logf() has them. x = 2^n m with m around 1; ln m by the
+ * polynomial of Cephes' logf. */
+static inline float eg__logf(float x)
+{
+    float tiny = x < 1.17549435e-38f ? 1.0f : 0.0f; /* denormals are made normal first */
+    eg__bits t = {.f = x * (1.0f + tiny * 8388607.0f)};
+    int32_t whole = (int32_t)((uint32_t)t.i - 0x3f3504f3u) >> 23; /* m from sqrt(1/2) on */
+    t.i = (int32_t)((uint32_t)t.i - ((uint32_t)whole << 23));
+    float n = (float)whole - tiny * 23.0f, m = t.f - 1.0f, z = m * m;
+    float p = 7.0376836292e-2f;
+    p = p * m - 1.1514610310e-1f;
+    p = p * m + 1.1676998740e-1f;
+    p = p * m - 1.2420140846e-1f;
+    p = p * m + 1.4249322787e-1f;
+    p = p * m - 1.6668057665e-1f;
+    p = p * m + 2.0000714765e-1f;
+    p = p * m - 2.4999993993e-1f;
+    p = p * m + 3.3333331174e-1f;
+    p = p * m * z - n * 2.12194440e-4f - 0.5f * z;
+    float y = n * 0.693359375f + (m + p);
+    y = x > 0.0f ? y : x == 0.0f ? -INFINITY : NAN;
+    return x > 3.40282347e38f ? x : y;
+}
+
+/** ln(1 + x) for x in 0 .. 1, with what 1 + x loses of a small x put back. */
+static inline float eg__log1pf(float x)
+{
+    float w = 1.0f + x;
+    return eg__logf(w) + (x - (w - 1.0f)) / w;
 }
 
 static inline float eg__sigmoidf(float x)

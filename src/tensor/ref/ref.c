@@ -116,6 +116,26 @@ static eg_status reduce(eg__reduction op, const eg_tensor *x, eg_tensor *y, eg_t
     DISPATCH(x, reduce, op, x, y, index);
 }
 
+static eg_status gather(int dim, const eg_tensor *x, const eg_tensor *index, eg_tensor *y)
+{
+    DISPATCH(x, gather, dim, x, index, y);
+}
+
+static eg_status scatter_add(int dim, const eg_tensor *index, const eg_tensor *dy, eg_tensor *dx)
+{
+    DISPATCH(dy, scatter_add, dim, index, dy, dx);
+}
+
+static eg_status cumsum(int dim, bool reverse, const eg_tensor *x, eg_tensor *y)
+{
+    DISPATCH(x, cumsum, dim, reverse, x, y);
+}
+
+static eg_status topk(int dim, bool largest, const eg_tensor *x, eg_tensor *values, eg_tensor *index)
+{
+    DISPATCH(x, topk, dim, largest, x, values, index);
+}
+
 static eg_status softmax(int dim, bool logarithm, const eg_tensor *x, eg_tensor *y)
 {
     DISPATCH(x, softmax, dim, logarithm, x, y);
@@ -229,6 +249,10 @@ const eg_kernels eg__ref_kernels = {
     .unary_backward = unary_backward,
     .binary = binary,
     .reduce = reduce,
+    .gather = gather,
+    .scatter_add = scatter_add,
+    .cumsum = cumsum,
+    .topk = topk,
     .softmax = softmax,
     .softmax_backward = softmax_backward,
     .weighted_sum = weighted_sum,

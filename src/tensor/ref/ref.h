@@ -29,7 +29,7 @@ double eg__ref_get(const eg_tensor *t, int64_t at);
 
 /** The value of a unary operation at x, and its derivative from x or y (see eg__unary_saves_output). */
 double eg__ref_unary(eg__unary op, double a, double b, double x);
-double eg__ref_unary_slope(eg__unary op, double a, double saved);
+double eg__ref_unary_slope(eg__unary op, double a, double b, double saved);
 
 /** Where the element of this index lies, in elements from the tensor's first. */
 static inline int64_t ref_at(const eg_tensor *t, const int64_t *index)
