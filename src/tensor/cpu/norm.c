@@ -6,7 +6,7 @@
  * size; the blocks' results are joined in order, in double. ReLU's mask in backward is recomputed from x by the same
  * expression as in forward, so no workspace is needed.
  */
-#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/norm.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,62 +14,53 @@
 #define LONG 64
 #define BLOCK_NUMBERS 8192
 
-/* Per-channel factors, each repeated over a long row: y = (x - mean) * scale + shift. */
-typedef struct norm_work {
-    int64_t rows, channels, repeat, width; /* width = channels * repeat */
-    int64_t block, blocks;                 /* rows a block (a multiple of repeat), number of blocks */
-    bool relu;
-    const float *x, *dy;
-    float *y;                    /* or dx */
-    float *mean, *scale, *shift; /* [width] */
-    float *back, *lift;          /* [width] backward: dx = scale dy - (x - mean) back - lift */
-    float *partial;              /* [blocks][2][width] */
-    void *memory;
-    size_t bytes;
-    eg_context *ctx;
-} norm_work;
-
-static eg_status work_make(norm_work *w, const eg_tensor *x, bool sums)
+size_t eg__norm_plan(eg__norm_work *w, int64_t rows, int64_t channels, bool sums)
 {
-    int64_t channels = x->shape.dims[1], rows = eg_shape_numel(x->shape) / channels;
     int64_t repeat = EG_MAX(1, LONG / channels), width = channels * repeat;
     int64_t block = EG_MAX(1, BLOCK_NUMBERS / width) * repeat, blocks = (rows + block - 1) / block;
-    size_t numbers = (size_t)(width * 5 + (sums ? blocks * 2 * width : 0));
-    *w = (norm_work){.rows = rows,
-                     .channels = channels,
-                     .repeat = repeat,
-                     .width = width,
-                     .block = block,
-                     .blocks = blocks,
-                     .x = eg__f32(x),
-                     .ctx = x->ctx,
-                     .bytes = numbers * sizeof(float)};
-    float *memory = w->memory = eg__pool_take(x->ctx, w->bytes);
-    if (!memory)
-        return EG_ENOMEM;
+    *w = (eg__norm_work){
+        .rows = rows, .channels = channels, .repeat = repeat, .width = width, .block = block, .blocks = blocks};
+    return (size_t)(width * 5 + (sums ? blocks * 2 * width : 0));
+}
+
+void eg__norm_place(eg__norm_work *w, float *memory)
+{
     w->mean = memory;
-    w->scale = memory + width;
-    w->shift = memory + 2 * width;
-    w->back = memory + 3 * width;
-    w->lift = memory + 4 * width;
-    w->partial = memory + 5 * width;
+    w->scale = memory + w->width;
+    w->shift = memory + 2 * w->width;
+    w->back = memory + 3 * w->width;
+    w->lift = memory + 4 * w->width;
+    w->partial = memory + 5 * w->width;
+}
+
+static eg_status work_make(eg__norm_work *w, const eg_tensor *x, bool sums)
+{
+    int64_t channels = x->shape.dims[1];
+    size_t bytes = eg__norm_plan(w, eg_shape_numel(x->shape) / channels, channels, sums) * sizeof(float);
+    w->memory = eg__pool_take(x->ctx, bytes);
+    if (!w->memory)
+        return EG_ENOMEM;
+    eg__norm_place(w, w->memory);
+    w->x = eg__f32(x);
+    w->ctx = x->ctx;
+    w->bytes = bytes;
     return EG_OK;
 }
 
-static void work_free(norm_work *w)
+static void work_free(eg__norm_work *w)
 {
     if (w->memory)
         eg__pool_give(w->ctx, w->memory, w->bytes);
 }
 
-static void repeat_channels(const norm_work *w, float *line)
+void eg__norm_repeat(const eg__norm_work *w, float *line)
 {
     for (int64_t i = w->channels; i < w->width; i++)
         line[i] = line[i - w->channels];
 }
 
 /* Adds up the repeats of a long row, and all that a shorter last long row left at zero. */
-static double fold(const norm_work *w, const float *line, int64_t channel)
+double eg__norm_fold(const eg__norm_work *w, const float *line, int64_t channel)
 {
     double sum = 0;
     for (int64_t i = channel; i < w->width; i += w->channels)
@@ -121,37 +112,37 @@ EG__CLONES static void add_squares(float *restrict sum, const float *restrict x,
     }
 }
 
-static int64_t block_rows(const norm_work *w, int64_t b)
+int64_t eg__norm_block_rows(const eg__norm_work *w, int64_t b)
 {
     return EG_MIN(w->block, w->rows - b * w->block);
 }
 
 /* partial[b] = {block's mean, squares around it}; the mean is repeated, the squares are not folded yet. */
-static void statistics_blocks(void *arg, int64_t begin, int64_t end)
+void eg__norm_statistics(void *arg, int64_t begin, int64_t end)
 {
-    const norm_work *w = arg;
+    const eg__norm_work *w = arg;
     for (int64_t b = begin; b < end; b++) {
-        int64_t rows = block_rows(w, b), n = rows * w->channels;
+        int64_t rows = eg__norm_block_rows(w, b), n = rows * w->channels;
         const float *x = w->x + b * w->block * w->channels;
         float *mean = w->partial + b * 2 * w->width, *squares = mean + w->width;
         add_lines(mean, x, n, w->width);
         for (int64_t c = 0; c < w->channels; c++)
-            mean[c] = (float)(fold(w, mean, c) / (double)rows);
-        repeat_channels(w, mean);
+            mean[c] = (float)(eg__norm_fold(w, mean, c) / (double)rows);
+        eg__norm_repeat(w, mean);
         add_squares(squares, x, mean, n, w->width);
     }
 }
 
 /* Joins the blocks as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
  * variances" (1979). */
-static void join_statistics(const norm_work *w, int64_t c, double *mean, double *var)
+static void join_statistics(const eg__norm_work *w, int64_t c, double *mean, double *var)
 {
     double count = 0, m = 0, squares = 0;
     for (int64_t b = 0; b < w->blocks; b++) {
         const float *partial = w->partial + b * 2 * w->width;
-        double rows = (double)block_rows(w, b), distance = (double)partial[c] - m, total = count + rows;
+        double rows = (double)eg__norm_block_rows(w, b), distance = (double)partial[c] - m, total = count + rows;
         m += distance * rows / total;
-        squares += fold(w, partial + w->width, c) + distance * distance * count * rows / total;
+        squares += eg__norm_fold(w, partial + w->width, c) + distance * distance * count * rows / total;
         count = total;
     }
     *mean = m;
@@ -165,7 +156,7 @@ static inline float normalized(float x, float mean, float scale, float shift)
     return (x - mean) * scale + shift;
 }
 
-EG__CLONES static void normalize_rows(const norm_work *w, const float *x, float *y, int64_t n)
+EG__CLONES static void normalize_rows(const eg__norm_work *w, const float *x, float *y, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
     for (int64_t at = 0; at < n; at += w->width) {
@@ -176,7 +167,7 @@ EG__CLONES static void normalize_rows(const norm_work *w, const float *x, float 
     }
 }
 
-EG__CLONES static void normalize_rows_relu(const norm_work *w, const float *x, float *y, int64_t n)
+EG__CLONES static void normalize_rows_relu(const eg__norm_work *w, const float *x, float *y, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
     for (int64_t at = 0; at < n; at += w->width) {
@@ -189,9 +180,9 @@ EG__CLONES static void normalize_rows_relu(const norm_work *w, const float *x, f
     }
 }
 
-static void normalize_blocks(void *arg, int64_t begin, int64_t end)
+void eg__norm_normalize(void *arg, int64_t begin, int64_t end)
 {
-    const norm_work *w = arg;
+    const eg__norm_work *w = arg;
     int64_t from = begin * w->block, rows = EG_MIN(end * w->block, w->rows) - from;
     (w->relu ? normalize_rows_relu : normalize_rows)(w, w->x + from * w->channels, w->y + from * w->channels,
                                                      rows * w->channels);
@@ -202,7 +193,7 @@ static float channel_of(const eg_tensor *t, int64_t c, float absent)
     return t ? eg__f32(t)[c * t->strides[0]] : absent;
 }
 
-static void set_factors(norm_work *w, const eg__batch_norm *bn, const eg_tensor *gamma, const eg_tensor *beta,
+static void set_factors(eg__norm_work *w, const eg__batch_norm *bn, const eg_tensor *gamma, const eg_tensor *beta,
                         const eg_tensor *mean, const eg_tensor *var)
 {
     w->relu = bn->relu;
@@ -211,9 +202,9 @@ static void set_factors(norm_work *w, const eg__batch_norm *bn, const eg_tensor 
         w->scale[c] = (float)((double)channel_of(gamma, c, 1) / sqrt((double)channel_of(var, c, 0) + bn->eps));
         w->shift[c] = channel_of(beta, c, 0);
     }
-    repeat_channels(w, w->mean);
-    repeat_channels(w, w->scale);
-    repeat_channels(w, w->shift);
+    eg__norm_repeat(w, w->mean);
+    eg__norm_repeat(w, w->scale);
+    eg__norm_repeat(w, w->shift);
 }
 
 /* Channels innermost and no gaps. */
@@ -242,12 +233,12 @@ static eg_status forward(const eg__batch_norm *bn, const eg_tensor *x, const eg_
                          eg_tensor *batch_mean, eg_tensor *batch_var, const eg_tensor *mean, const eg_tensor *var,
                          eg_tensor *y)
 {
-    norm_work w;
+    eg__norm_work w;
     EG_TRY(work_make(&w, x, batch_mean != NULL));
     int64_t numel = w.rows * w.channels;
     w.y = eg__f32(y);
     if (batch_mean) {
-        eg__for_each(x->ctx, w.blocks, numel, statistics_blocks, &w);
+        eg__for_each(x->ctx, w.blocks, numel, eg__norm_statistics, &w);
         for (int64_t c = 0; c < w.channels; c++) {
             double m, v;
             join_statistics(&w, c, &m, &v);
@@ -256,7 +247,7 @@ static eg_status forward(const eg__batch_norm *bn, const eg_tensor *x, const eg_
         }
     }
     set_factors(&w, bn, gamma, beta, mean, var);
-    eg__for_each(x->ctx, w.blocks, numel, normalize_blocks, &w);
+    eg__for_each(x->ctx, w.blocks, numel, eg__norm_normalize, &w);
     work_free(&w);
     return EG_OK;
 }
@@ -295,8 +286,8 @@ eg_status eg__cpu_batch_norm_eval(const eg__batch_norm *bn, const eg_tensor *x, 
 /* ---- backward ---- */
 
 /* sums: {dy (x - mean), dy}, dy behind the ReLU. */
-EG__CLONES static void add_gradients(const norm_work *w, float *restrict scaled, float *restrict plain, const float *x,
-                                     const float *dy, int64_t n)
+EG__CLONES static void add_gradients(const eg__norm_work *w, float *restrict scaled, float *restrict plain,
+                                     const float *x, const float *dy, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
     float low = w->relu ? 0.0f : -INFINITY;
@@ -313,17 +304,18 @@ EG__CLONES static void add_gradients(const norm_work *w, float *restrict scaled,
     }
 }
 
-static void gradient_blocks(void *arg, int64_t begin, int64_t end)
+void eg__norm_gradients(void *arg, int64_t begin, int64_t end)
 {
-    const norm_work *w = arg;
+    const eg__norm_work *w = arg;
     for (int64_t b = begin; b < end; b++) {
         int64_t from = b * w->block * w->channels;
         float *partial = w->partial + b * 2 * w->width;
-        add_gradients(w, partial, partial + w->width, w->x + from, w->dy + from, block_rows(w, b) * w->channels);
+        add_gradients(w, partial, partial + w->width, w->x + from, w->dy + from,
+                      eg__norm_block_rows(w, b) * w->channels);
     }
 }
 
-EG__CLONES static void gradient_rows(const norm_work *w, const float *x, const float *dy, float *dx, int64_t n)
+EG__CLONES static void gradient_rows(const eg__norm_work *w, const float *x, const float *dy, float *dx, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift, *back = w->back, *lift = w->lift;
     float low = w->relu ? 0.0f : -INFINITY;
@@ -337,22 +329,22 @@ EG__CLONES static void gradient_rows(const norm_work *w, const float *x, const f
     }
 }
 
-static void gradient_input_blocks(void *arg, int64_t begin, int64_t end)
+void eg__norm_input_gradient(void *arg, int64_t begin, int64_t end)
 {
-    const norm_work *w = arg;
+    const eg__norm_work *w = arg;
     int64_t from = begin * w->block * w->channels, to = EG_MIN(end * w->block, w->rows) * w->channels;
     gradient_rows(w, w->x + from, w->dy + from, w->y + from, to - from);
 }
 
 /* dgamma and dbeta of the channels; and the factors that carry them back through the statistics, when these are x's. */
-static void set_gradients(norm_work *w, const eg__batch_norm *bn, bool batch, const eg_tensor *var, eg_tensor *dgamma,
-                          eg_tensor *dbeta)
+static void set_gradients(eg__norm_work *w, const eg__batch_norm *bn, bool batch, const eg_tensor *var,
+                          eg_tensor *dgamma, eg_tensor *dbeta)
 {
     for (int64_t c = 0; c < w->channels; c++) {
         double scaled = 0, plain = 0, variance = (double)channel_of(var, c, 0) + bn->eps, n = (double)w->rows;
         for (int64_t b = 0; b < w->blocks; b++) {
-            scaled += fold(w, w->partial + b * 2 * w->width, c);
-            plain += fold(w, w->partial + (b * 2 + 1) * w->width, c);
+            scaled += eg__norm_fold(w, w->partial + b * 2 * w->width, c);
+            plain += eg__norm_fold(w, w->partial + (b * 2 + 1) * w->width, c);
         }
         if (dgamma)
             eg__f32(dgamma)[c * dgamma->strides[0]] = (float)(scaled / sqrt(variance));
@@ -361,8 +353,8 @@ static void set_gradients(norm_work *w, const eg__batch_norm *bn, bool batch, co
         w->back[c] = batch ? (float)((double)w->scale[c] * scaled / (variance * n)) : 0.0f;
         w->lift[c] = batch ? (float)((double)w->scale[c] * plain / n) : 0.0f;
     }
-    repeat_channels(w, w->back);
-    repeat_channels(w, w->lift);
+    eg__norm_repeat(w, w->back);
+    eg__norm_repeat(w, w->lift);
 }
 
 typedef struct backward_args {
@@ -374,19 +366,19 @@ typedef struct backward_args {
 
 static eg_status backward(const backward_args *a)
 {
-    norm_work w;
+    eg__norm_work w;
     EG_TRY(work_make(&w, a->x, true));
     int64_t numel = w.rows * w.channels;
     w.dy = eg__f32(a->dy);
     set_factors(&w, a->bn, a->gamma, a->beta, a->mean, a->var);
     if (a->batch || a->dgamma || a->dbeta)
-        eg__for_each(w.ctx, w.blocks, numel, gradient_blocks, &w);
+        eg__for_each(w.ctx, w.blocks, numel, eg__norm_gradients, &w);
     else
         memset(w.partial, 0, (size_t)(w.blocks * 2 * w.width) * sizeof(float));
     set_gradients(&w, a->bn, a->batch, a->var, a->dgamma, a->dbeta);
     if (a->dx) {
         w.y = eg__f32(a->dx);
-        eg__for_each(w.ctx, w.blocks, numel, gradient_input_blocks, &w);
+        eg__for_each(w.ctx, w.blocks, numel, eg__norm_input_gradient, &w);
     }
     work_free(&w);
     return EG_OK;
