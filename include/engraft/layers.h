@@ -27,6 +27,30 @@ typedef struct eg_conv2d {
 EG_API extern const eg_class eg_conv2d_class;
 #define eg_conv2d(...) eg_new(eg_conv2d, __VA_ARGS__)
 
+/** eg_conv1d(ctx, 3, 16, 3, .padding = 1): see eg_f_conv1d(). */
+typedef struct eg_conv1d {
+    eg_module base;
+    int64_t in_channels, out_channels;
+    int64_t kernel_size, stride, padding, dilation; /**< stride and dilation: 0 = 1 */
+    int64_t groups;                                 /**< 0 = 1 */
+    bool no_bias;
+    eg_tensor *weight, *bias;
+} eg_conv1d;
+EG_API extern const eg_class eg_conv1d_class;
+#define eg_conv1d(...) eg_new(eg_conv1d, __VA_ARGS__)
+
+/** eg_conv_transpose2d(ctx, 16, 8, 3, .stride = 2, .padding = 1, .output_padding = 1): see eg_f_conv_transpose2d(). */
+typedef struct eg_conv_transpose2d {
+    eg_module base;
+    int64_t in_channels, out_channels;
+    eg_hw kernel_size, stride, padding, output_padding, dilation;
+    int64_t groups;
+    bool no_bias;
+    eg_tensor *weight, *bias;
+} eg_conv_transpose2d;
+EG_API extern const eg_class eg_conv_transpose2d_class;
+#define eg_conv_transpose2d(...) eg_new(eg_conv_transpose2d, __VA_ARGS__)
+
 /** eg_linear(ctx, 64, 10): see eg_f_linear(). */
 typedef struct eg_linear {
     eg_module base;
@@ -55,6 +79,58 @@ typedef struct eg_batch_norm2d {
 EG_API extern const eg_class eg_batch_norm2d_class;
 #define eg_batch_norm2d(...) eg_new(eg_batch_norm2d, __VA_ARGS__)
 
+/** eg_group_norm(ctx, 8, 64): see eg_f_group_norm(). */
+typedef struct eg_group_norm {
+    eg_module base;
+    int64_t num_groups, num_channels;
+    double eps; /**< 0 = 1e-5 */
+    bool no_affine;
+    eg_tensor *weight, *bias; /**< eg_none with no_affine */
+} eg_group_norm;
+EG_API extern const eg_class eg_group_norm_class;
+#define eg_group_norm(...) eg_new(eg_group_norm, __VA_ARGS__)
+
+/** eg_layer_norm(ctx, EG_SHAPE(64)): see eg_f_layer_norm(). */
+typedef struct eg_layer_norm {
+    eg_module base;
+    eg_shape normalized_shape;
+    double eps;     /**< 0 = 1e-5 */
+    bool no_affine; /**< PyTorch's elementwise_affine=False */
+    eg_tensor *weight, *bias;
+} eg_layer_norm;
+EG_API extern const eg_class eg_layer_norm_class;
+#define eg_layer_norm(...) eg_new(eg_layer_norm, __VA_ARGS__)
+
+/** eg_instance_norm2d(ctx, 16): see eg_f_instance_norm(). As in PyTorch, without weight and bias unless asked for;
+ * there are no running statistics. */
+typedef struct eg_instance_norm2d {
+    eg_module base;
+    int64_t num_features;
+    double eps; /**< 0 = 1e-5 */
+    bool affine;
+    eg_tensor *weight, *bias; /**< eg_none without affine */
+} eg_instance_norm2d;
+EG_API extern const eg_class eg_instance_norm2d_class;
+#define eg_instance_norm2d(...) eg_new(eg_instance_norm2d, __VA_ARGS__)
+
+/* ---- normalized parameters ---- */
+
+/** Weight normalization (Salimans and Kingma 2016) of the parameter of that name: "weight_g", its lengths along each
+ *  index of `dim` (-1: the length of all), and "weight_v", its direction, take its place among the parameters, and it
+ * is computed from them when the module is called: eg_weight_norm(conv, "weight", 0). Names and shapes are those of
+ *  torch.nn.utils.weight_norm. Clones and states have both; outside of a call the member of the struct is eg_none. Make
+ *  optimizers after it. ENOENT when there is no such parameter, EINVAL when it is no member of the module's struct. */
+EG_API eg_status eg_weight_norm(eg_module *m, const char *name, int dim);
+/** Puts the parameter as it is now in the place of its parts. ENOENT. */
+EG_API eg_status eg_remove_weight_norm(eg_module *m, const char *name);
+/** Spectral normalization (Miyato et al. 2018): the parameter "weight_orig", as a matrix whose rows are the indices of
+ *  `dim` (0; of transposed convolutions 1), is divided by an estimate of its largest singular value, which buffers
+ *  "weight_u" and "weight_v" hold; each call in training makes n_power_iterations (PyTorch: 1) more. u and v begin
+ *  with numbers from the context's stream. Otherwise as eg_weight_norm(), and torch.nn.utils.spectral_norm. */
+EG_API eg_status eg_spectral_norm(eg_module *m, const char *name, int dim, int64_t n_power_iterations);
+/** See eg_remove_weight_norm(). */
+EG_API eg_status eg_remove_spectral_norm(eg_module *m, const char *name);
+
 /* ---- pooling ---- */
 
 /** Max and average pooling: eg_max_pool2d(ctx, 3, .stride = 1, .padding = 1). */
@@ -82,6 +158,35 @@ typedef struct eg_global_avg_pool2d {
 } eg_global_avg_pool2d;
 EG_API extern const eg_class eg_global_avg_pool2d_class;
 #define eg_global_avg_pool2d(...) eg_new(eg_global_avg_pool2d, __VA_ARGS__)
+
+/* ---- sizes of images ---- */
+
+/** eg_upsample(ctx, .scale_factor = 2, .mode = EG_BILINEAR) or .size = EG_HW(32, 48): see eg_f_interpolate(). */
+typedef struct eg_upsample {
+    eg_module base;
+    eg_hw size;          /**< one of size */
+    double scale_factor; /**< and scale_factor */
+    int mode;            /**< an eg_interpolation */
+    bool align_corners;
+} eg_upsample;
+EG_API extern const eg_class eg_upsample_class;
+#define eg_upsample(...) eg_new(eg_upsample, __VA_ARGS__)
+
+/** eg_pixel_shuffle(ctx, 2): see eg_f_pixel_shuffle(). */
+typedef struct eg_pixel_shuffle {
+    eg_module base;
+    int64_t upscale_factor;
+} eg_pixel_shuffle;
+EG_API extern const eg_class eg_pixel_shuffle_class;
+#define eg_pixel_shuffle(...) eg_new(eg_pixel_shuffle, __VA_ARGS__)
+
+/** eg_pixel_unshuffle(ctx, 2): see eg_f_pixel_unshuffle(). */
+typedef struct eg_pixel_unshuffle {
+    eg_module base;
+    int64_t downscale_factor;
+} eg_pixel_unshuffle;
+EG_API extern const eg_class eg_pixel_unshuffle_class;
+#define eg_pixel_unshuffle(...) eg_new(eg_pixel_unshuffle, __VA_ARGS__)
 
 /* ---- activations ---- */
 

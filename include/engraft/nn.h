@@ -45,6 +45,7 @@ typedef struct eg_class eg_class;
 typedef enum eg_field_type {
     EG_FIELD_INT,
     EG_FIELD_HW,
+    EG_FIELD_SHAPE,
     EG_FIELD_FLOAT,
     EG_FIELD_OPT_FLOAT,
     EG_FIELD_BOOL,
@@ -76,12 +77,13 @@ typedef struct eg_field {
  *  `.min = 0` alone cannot say so: it is no different from no range, which allows negative numbers. For both bounds
  *  write .min = 1, .max = 8. */
 #define EG_AT_LEAST(n) .min = (n), .max = (double)(n)-1
-/* The members of these types: int64_t, eg_hw, double, eg_opt_f64, bool, const char * (copied), int (an enum). Each
- * takes at least .help = "..", e.g. EG_INT(conv, groups, EG_AT_LEAST(1), .def = 1, .help = "blocked connections").
- * Without .def a number left 0 is 0, and has to be in the range: so EG_AT_LEAST(1) without .def makes an EG_INT that
- * must be given. */
+/* The members of these types: int64_t, eg_hw, eg_shape (one size or more, each at least 1; required), double,
+ * eg_opt_f64, bool, const char * (copied), int (an enum). Each takes at least .help = "..", e.g. EG_INT(conv, groups,
+ * EG_AT_LEAST(1), .def = 1, .help = "blocked connections"). Without .def a number left 0 is 0, and has to be in the
+ * range: so EG_AT_LEAST(1) without .def makes an EG_INT that must be given. */
 #define EG_INT(type, ...) EG_FIELD_(type, EG_FIELD_INT, __VA_ARGS__)
 #define EG_HW_FIELD(type, ...) EG_FIELD_(type, EG_FIELD_HW, __VA_ARGS__)
+#define EG_SHAPE_FIELD(type, ...) EG_FIELD_(type, EG_FIELD_SHAPE, __VA_ARGS__)
 #define EG_FLOAT(type, ...) EG_FIELD_(type, EG_FIELD_FLOAT, __VA_ARGS__)
 #define EG_OPT_FLOAT(type, ...) EG_FIELD_(type, EG_FIELD_OPT_FLOAT, __VA_ARGS__)
 #define EG_BOOL(type, ...) EG_FIELD_(type, EG_FIELD_BOOL, __VA_ARGS__)
@@ -139,8 +141,9 @@ struct eg_class {
 /** What a slot holds. */
 typedef enum eg_slot_kind { EG_SLOT_CHILD, EG_SLOT_PARAMETER, EG_SLOT_BUFFER } eg_slot_kind;
 
-typedef struct eg_slot eg_slot; /* opaque */
-typedef struct eg_hook eg_hook; /* opaque */
+typedef struct eg_slot eg_slot;       /* opaque */
+typedef struct eg_hook eg_hook;       /* opaque */
+typedef struct eg_reparam eg_reparam; /* opaque */
 
 /** The head of every module. Members are read freely; they are changed through functions. */
 struct eg_module {
@@ -151,6 +154,8 @@ struct eg_module {
     size_t n_slots, slots_capacity;
     eg_hook *hooks;
     size_t n_hooks, hooks_capacity;
+    eg_reparam *reparams; /**< parameters that are computed: see eg_weight_norm() */
+    size_t n_reparams, reparams_capacity;
     bool training;
     eg_status status; /**< first failure of a slot, for eg_module_status() */
     void *extension;  /**< what a family of classes keeps beside the struct (mutables do); not cloned */

@@ -145,6 +145,40 @@ typedef struct eg_conv2d_args {
 /** The same from a struct. */
 EG_API eg_tensor *eg_f_conv2d_with(const eg_conv2d_args *args);
 
+/** Arguments of eg_f_conv1d(). */
+typedef struct eg_conv1d_args {
+    eg_tensor *x;      /**< (N, in_channels, L) */
+    eg_tensor *weight; /**< (out_channels, in_channels / groups, length), row-major */
+    eg_tensor *bias;   /**< (out_channels) or eg_none */
+    int64_t stride;    /**< 0 = 1 */
+    int64_t padding;   /**< zeros on both sides */
+    int64_t dilation;  /**< 0 = 1 */
+    int64_t groups;    /**< 0 = 1 */
+} eg_conv1d_args;
+/** The same in one dimension, as images of height 1 (and so it is recorded). The result is channels-last in memory
+ *  (EG_LAYOUT_CHANNELS_LAST): a row-major x is copied into that order, a channels-last one is not. */
+#define eg_f_conv1d(...) eg_f_conv1d_with(&(eg_conv1d_args){.x = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_conv1d_with(const eg_conv1d_args *args);
+
+/** Arguments of eg_f_conv_transpose2d(). */
+typedef struct eg_conv_transpose2d_args {
+    eg_tensor *x;         /**< (N, in_channels, H, W) */
+    eg_tensor *weight;    /**< (in_channels, out_channels / groups, kh, kw), row-major */
+    eg_tensor *bias;      /**< (out_channels) or eg_none */
+    eg_hw stride;         /**< 0 = 1 */
+    eg_hw padding;        /**< dilation * (kernel - 1) - padding zeros are put around the input */
+    eg_hw output_padding; /**< added to one side of the output's size; less than the stride or the dilation */
+    eg_hw dilation;       /**< 0 = 1 */
+    int64_t groups;       /**< 0 = 1 */
+} eg_conv_transpose2d_args;
+/** Transposed convolution, the gradient of a convolution to its input: eg_f_conv_transpose2d(x, weight, bias,
+ *  .stride = 2). The output has the size (in - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding
+ * + 1. An output padding of a stride or more runs on the slow reference kernels. */
+#define eg_f_conv_transpose2d(...) eg_f_conv_transpose2d_with(&(eg_conv_transpose2d_args){.x = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_conv_transpose2d_with(const eg_conv_transpose2d_args *args);
+
 /** x (.., in) with weight (out, in) and bias (out) or eg_none -> (.., out). */
 EG_API eg_tensor *eg_f_linear(eg_tensor *x, eg_tensor *weight, eg_tensor *bias);
 
@@ -166,6 +200,51 @@ typedef struct eg_batch_norm_args {
 /** The same from a struct. */
 EG_API eg_tensor *eg_f_batch_norm_with(const eg_batch_norm_args *args);
 
+/** Arguments of eg_f_group_norm(). */
+typedef struct eg_group_norm_args {
+    eg_tensor *x;       /**< (N, C, ..) */
+    int64_t num_groups; /**< divides C */
+    eg_tensor *weight;  /**< (C) or eg_none */
+    eg_tensor *bias;    /**< (C) or eg_none */
+    double eps;         /**< 0 = 1e-5 */
+} eg_group_norm_args;
+/** Group normalization (Wu and He 2018): each sample's groups of neighbouring channels are normalized by their own mean
+ *  and variance, in training and evaluation alike: eg_f_group_norm(x, 8, weight, bias). */
+#define eg_f_group_norm(...) eg_f_group_norm_with(&(eg_group_norm_args){.x = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_group_norm_with(const eg_group_norm_args *args);
+
+/** Arguments of eg_f_instance_norm(). */
+typedef struct eg_instance_norm_args {
+    eg_tensor *x;      /**< (N, C, L), (N, C, H, W), .. */
+    eg_tensor *weight; /**< (C) or eg_none */
+    eg_tensor *bias;   /**< (C) or eg_none */
+    double eps;        /**< 0 = 1e-5 */
+} eg_instance_norm_args;
+/** Instance normalization (Ulyanov et al. 2016): group normalization with a group for each channel, without running
+ *  statistics. EINVAL with one value per channel. */
+#define eg_f_instance_norm(...) eg_f_instance_norm_with(&(eg_instance_norm_args){.x = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_instance_norm_with(const eg_instance_norm_args *args);
+
+/** Arguments of eg_f_layer_norm(). */
+typedef struct eg_layer_norm_args {
+    eg_tensor *x;              /**< (.., normalized_shape) */
+    eg_shape normalized_shape; /**< the last dimensions, one or more */
+    eg_tensor *weight;         /**< normalized_shape or eg_none */
+    eg_tensor *bias;           /**< normalized_shape or eg_none */
+    double eps;                /**< 0 = 1e-5 */
+} eg_layer_norm_args;
+/** Layer normalization (Ba et al. 2016): eg_f_layer_norm(x, EG_SHAPE(64), weight, bias). Over the channels of images
+ *  permute them last: the view (N, H, W, C) of channels-last numbers is not copied. */
+#define eg_f_layer_norm(...) eg_f_layer_norm_with(&(eg_layer_norm_args){.x = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_layer_norm_with(const eg_layer_norm_args *args);
+
+/** g v / |v| (Salimans and Kingma 2016), the length |v| being taken for each index of `dim`, or of all for -1. g has
+ * v's shape with all sizes but that of dim 1; for -1 it has no dimensions. See eg_weight_norm(). */
+EG_API eg_tensor *eg_f_weight_norm(eg_tensor *v, eg_tensor *g, int dim);
+
 /** Arguments of eg_f_max_pool2d() and eg_f_avg_pool2d(). */
 typedef struct eg_pool2d_args {
     eg_tensor *x; /**< (N, C, H, W) */
@@ -186,6 +265,26 @@ EG_API eg_tensor *eg_f_max_pool2d_with(const eg_pool2d_args *args);
 EG_API eg_tensor *eg_f_avg_pool2d_with(const eg_pool2d_args *args);
 /** Average pooling to an output of the given size, as in PyTorch; 1 = global. */
 EG_API eg_tensor *eg_f_adaptive_avg_pool2d(eg_tensor *x, eg_hw output_size);
+
+/** How eg_f_interpolate() makes pixels. */
+typedef enum eg_interpolation { EG_NEAREST, EG_BILINEAR } eg_interpolation;
+/** Arguments of eg_f_interpolate(). */
+typedef struct eg_interpolate_args {
+    eg_tensor *x;        /**< (N, C, H, W) */
+    eg_hw size;          /**< of the output; or */
+    double scale_factor; /**< of height and width, whose products are rounded down */
+    eg_interpolation mode;
+    bool align_corners; /**< bilinear: the centres of the corner pixels fall together, not the corners */
+} eg_interpolate_args;
+/** Images in another size: eg_f_interpolate(x, .scale_factor = 2, .mode = EG_BILINEAR). As in PyTorch with
+ *  recompute_scale_factor=None: a given scale factor itself says where pixels come from. */
+#define eg_f_interpolate(...) eg_f_interpolate_with(&(eg_interpolate_args){.x = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_interpolate_with(const eg_interpolate_args *args);
+/** (N, C r^2, H, W) -> (N, C, H r, W r) (Shi et al. 2016). */
+EG_API eg_tensor *eg_f_pixel_shuffle(eg_tensor *x, int64_t upscale_factor);
+/** Its inverse: (N, C, H r, W r) -> (N, C r^2, H, W). */
+EG_API eg_tensor *eg_f_pixel_unshuffle(eg_tensor *x, int64_t downscale_factor);
 
 /** max(0, x). */
 EG_API eg_tensor *eg_f_relu(eg_tensor *x);

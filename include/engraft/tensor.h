@@ -55,7 +55,8 @@ EG_API const char *eg_shape_format(eg_shape shape, char *text, size_t size);
 /** The order of the numbers in memory. */
 typedef enum eg_layout {
     EG_LAYOUT_DEFAULT, /**< 4-d: channels-last; else row-major */
-    EG_LAYOUT_ROW_MAJOR
+    EG_LAYOUT_ROW_MAJOR,
+    EG_LAYOUT_CHANNELS_LAST /**< dimension 1 innermost, from 3 dimensions on; else row-major */
 } eg_layout;
 
 /** The value of a choice that selected nothing, and of an optional input that is absent (a bias). Not NULL, which is a

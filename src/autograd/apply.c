@@ -192,9 +192,7 @@ static void offer_result(eg_tape *tape, const eg_op_call *call)
 
 static eg_spec spec_of(const eg_tensor *t)
 {
-    bool row_major = t->shape.ndim == 4 && eg__is_row_major(t) && !eg__is_channels_last(t);
-    return (eg_spec){
-        .dtype = t->dtype, .layout = row_major ? EG_LAYOUT_ROW_MAJOR : EG_LAYOUT_DEFAULT, .shape = t->shape};
+    return (eg_spec){.dtype = t->dtype, .layout = eg__layout_of(t), .shape = t->shape};
 }
 
 /* Successive operations of one module share their path's text. */

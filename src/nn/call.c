@@ -124,7 +124,11 @@ static eg_status run_around(eg_module *m, bool before)
 
 static eg_tensor *run_forward(eg_module *m, eg__forward_fn forward, eg_tensor *const *in, size_t n_in)
 {
-    eg_tensor *out = run_around(m, true) == EG_OK ? forward(m, in, n_in) : NULL;
+    eg_status status = run_around(m, true);
+    if (status == EG_OK && m->n_reparams > 0)
+        status = eg__reparams_compute(m, m->training && !(n_in > 0 && eg_tensor_is_shape_only(in[0])));
+    eg_tensor *out = status == EG_OK ? forward(m, in, n_in) : NULL;
+    eg__reparams_clear(m);
     if (run_around(m, false) != EG_OK)
         return NULL;
     if (out == NULL && eg_error_last()->code == EG_OK)

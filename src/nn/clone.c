@@ -70,6 +70,7 @@ static eg_status copy_contents(memo *seen, eg_module *dst, eg_module *src)
     EG_TRY(eg__fields_copy(dst, src));
     for (size_t i = 0; i < src->n_slots; i++)
         EG_TRY(copy_slot(seen, dst, src, &src->slots[i]));
+    EG_TRY(eg__reparams_copy(dst, src));
     for (const eg_class *c = src->cls; c != NULL; c = c->super) {
         if (c->copy != NULL)
             return c->copy(dst, src);

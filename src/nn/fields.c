@@ -98,6 +98,19 @@ static eg_status check_hw(eg_module *m, const eg_field *field)
     return EG_OK;
 }
 
+static eg_status check_shape(const eg_module *m, const eg_field *field)
+{
+    const eg_shape *value = &VALUE(eg_shape, m, field);
+    EG_CHECK(value->ndim >= 1 && value->ndim <= EG_MAX_DIMS, EG_EINVAL, "%s: '%s' has %d sizes, expected 1 to %d%s",
+             m->cls->name, field->name, value->ndim, EG_MAX_DIMS, value->ndim == 0 ? " (not given?)" : "");
+    for (int d = 0; d < value->ndim; d++)
+        EG_CHECK(value->dims[d] >= 1, EG_EINVAL, "%s: '%s' has a size of %" PRId64 ", expected at least 1",
+                 m->cls->name, field->name, value->dims[d]);
+    EG_CHECK(eg_shape_numel(*value) >= 0, EG_EINVAL, "%s: '%s' has more elements than can be counted", m->cls->name,
+             field->name);
+    return EG_OK;
+}
+
 static eg_status check_enum(const eg_module *m, const eg_field *field)
 {
     int value = VALUE(int, m, field), n = 0;
@@ -115,6 +128,8 @@ static eg_status check(eg_module *m, const eg_field *field)
         return check_range(m, field, (double)VALUE(int64_t, m, field));
     case EG_FIELD_HW:
         return check_hw(m, field);
+    case EG_FIELD_SHAPE:
+        return check_shape(m, field);
     case EG_FIELD_FLOAT:
         return check_range(m, field, VALUE(double, m, field));
     case EG_FIELD_OPT_FLOAT:
@@ -166,6 +181,8 @@ static size_t field_size(eg_field_type type)
     case EG_FIELD_INT:
     case EG_FIELD_HW:
         return sizeof(int64_t);
+    case EG_FIELD_SHAPE:
+        return sizeof(eg_shape);
     case EG_FIELD_FLOAT:
         return sizeof(double);
     case EG_FIELD_OPT_FLOAT:
@@ -201,6 +218,8 @@ static bool equal(const eg_module *a, const eg_module *b, const eg_field *field)
     case EG_FIELD_INT:
     case EG_FIELD_HW: /* equal sizes have one form since they were checked */
         return VALUE(int64_t, a, field) == VALUE(int64_t, b, field);
+    case EG_FIELD_SHAPE:
+        return eg_shape_equal(VALUE(eg_shape, a, field), VALUE(eg_shape, b, field));
     case EG_FIELD_FLOAT:
         return VALUE(double, a, field) == VALUE(double, b, field);
     case EG_FIELD_OPT_FLOAT:
@@ -234,6 +253,8 @@ bool eg__field_is_default(const eg_module *m, const eg_field *field)
     case EG_FIELD_INT:
     case EG_FIELD_HW:
         return VALUE(int64_t, m, field) == (int64_t)field->def;
+    case EG_FIELD_SHAPE:
+        return false; /* it has none */
     case EG_FIELD_FLOAT:
         return VALUE(double, m, field) == field->def;
     case EG_FIELD_OPT_FLOAT:
@@ -277,6 +298,13 @@ const char *eg__hw_text(eg_hw value, bool plain, char text[EG__NUMBER_TEXT_SIZE]
     return text;
 }
 
+static void print_shape(const eg_shape *shape, eg__buf *buf)
+{
+    for (int d = 0; d < shape->ndim; d++)
+        eg__buf_printf(buf, "%s%" PRId64, d == 0 ? "(" : ", ", shape->dims[d]);
+    eg__buf_printf(buf, shape->ndim == 1 ? ",)" : ")");
+}
+
 void eg__field_print(const eg_module *m, const eg_field *field, eg__buf *buf)
 {
     char text[EG__NUMBER_TEXT_SIZE];
@@ -286,6 +314,9 @@ void eg__field_print(const eg_module *m, const eg_field *field, eg__buf *buf)
         break;
     case EG_FIELD_HW:
         eg__buf_printf(buf, "%s", eg__hw_text(VALUE(eg_hw, m, field), false, text));
+        break;
+    case EG_FIELD_SHAPE:
+        print_shape(&VALUE(eg_shape, m, field), buf);
         break;
     case EG_FIELD_FLOAT:
         eg__buf_printf(buf, "%s", eg__number_text(VALUE(double, m, field), text));

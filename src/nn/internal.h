@@ -85,11 +85,24 @@ eg_slot *eg__slot_find(const eg_module *m, const char *name, size_t len);
 /** Adds a slot without a value. NULL on failure. `field` may be NULL. */
 eg_slot *eg__slot_add_child(eg_module *m, const char *name, eg_module **field);
 eg_slot *eg__slot_add_tensor(eg_module *m, const char *name, eg_slot_kind kind, eg_tensor **field);
+/** Ends a slot and releases what it holds. */
+void eg__slot_remove(eg_module *m, eg_slot *slot);
 /** Frees all slots and releases what they hold. */
 void eg__slots_free(eg_module *m);
 
 /** Adds "weight" of this shape (out, in, ..), row-major, and "bias" (out), with PyTorch's default numbers. */
 eg_status eg__add_weight_and_bias(eg_module *m, eg_tensor **weight, eg_tensor **bias, eg_shape shape, bool no_bias);
+/** The same with another number of biases than shape begins with; 0 = none. */
+eg_status eg__add_weight_and_biases(eg_module *m, eg_tensor **weight, eg_tensor **bias, eg_shape shape, int64_t biases);
+
+/* ---- computed parameters (reparam.c) ---- */
+
+/** Sets their fields, for the forward pass that follows. `learn`: the estimates of spectral normalization go on. */
+eg_status eg__reparams_compute(eg_module *m, bool learn);
+void eg__reparams_clear(eg_module *m);
+/** Copies the records into a clone. */
+eg_status eg__reparams_copy(eg_module *dst, const eg_module *src);
+void eg__reparams_free(eg_module *m);
 
 /* ---- running (call.c) ---- */
 

@@ -187,6 +187,7 @@ static void destroy(eg_module *m, bool built)
     if (built && c != NULL)
         c->finalize(m);
     eg__fields_free(m);
+    eg__reparams_free(m);
     free(m->hooks);
     free(m->name);
     free(m);

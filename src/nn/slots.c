@@ -187,6 +187,15 @@ static void empty_slot(eg_slot *slot)
     }
 }
 
+void eg__slot_remove(eg_module *m, eg_slot *slot)
+{
+    eg_slot taken = *slot;
+    memmove(slot, slot + 1, (m->n_slots - (size_t)(slot - m->slots) - 1) * sizeof(*slot));
+    m->n_slots--;
+    empty_slot(&taken);
+    free(taken.name);
+}
+
 void eg__slots_free(eg_module *m)
 {
     for (size_t i = 0; i < m->n_slots; i++) {
@@ -346,11 +355,6 @@ eg_status eg_module_empty_child(eg_module *m, const char *name)
 eg_status eg_module_remove_child(eg_module *m, const char *name)
 {
     EG_TRY(check_replacement(m, name, NULL));
-    eg_slot *slot = find_child(m, name, strlen(name));
-    eg_slot taken = *slot;
-    memmove(slot, slot + 1, (m->n_slots - (size_t)(slot - m->slots) - 1) * sizeof(*slot));
-    m->n_slots--;
-    empty_slot(&taken);
-    free(taken.name);
+    eg__slot_remove(m, find_child(m, name, strlen(name)));
     return EG_OK;
 }

@@ -165,7 +165,7 @@ static eg_status prelu_backward(eg_op_grad *grad)
     if (!grad->needs_grad[1])
         return EG_OK;
     eg_tensor *dw = eg_op_grad_new(grad, 1);
-    eg_tensor *product = dw ? eg__tensor_new(grad->ctx, x->dtype, x->shape, eg__layout_like(x)) : NULL;
+    eg_tensor *product = dw ? eg__tensor_new(grad->ctx, x->dtype, x->shape, eg__layout_of(x)) : NULL;
     if (!product)
         return eg__pending();
     eg_tensor sum = over_channels(dw, x->shape);

@@ -57,7 +57,7 @@ eg_status eg__grad_binary(eg_op_grad *grad, size_t i, eg__binary kind, const eg_
         EG_TRY(eg__binary_run(grad->ctx, kind, dy, by, dx));
         return factor == 1.0 ? EG_OK : eg__kernels(grad->ctx, dx->dtype)->scale(1, &dx, factor);
     }
-    eg_tensor *product = eg__tensor_new(grad->ctx, dy->dtype, dy->shape, eg__layout_like(dy));
+    eg_tensor *product = eg__tensor_new(grad->ctx, dy->dtype, dy->shape, eg__layout_of(dy));
     if (!product)
         return eg__pending();
     eg_status status = eg__binary_run(grad->ctx, kind, dy, by, product);
@@ -101,7 +101,7 @@ static eg_status div_backward(eg_op_grad *grad)
         EG_TRY(eg__grad_binary(grad, 0, EG__DIV, dy, b, 1.0));
     if (!grad->needs_grad[1])
         return EG_OK;
-    eg_tensor *product = eg__tensor_new(grad->ctx, dy->dtype, dy->shape, eg__layout_like(dy));
+    eg_tensor *product = eg__tensor_new(grad->ctx, dy->dtype, dy->shape, eg__layout_of(dy));
     if (!product)
         return eg__pending();
     eg_status status = eg__binary_run(grad->ctx, EG__MUL, dy, grad->saved[1], product);

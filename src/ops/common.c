@@ -59,18 +59,12 @@ eg_status eg__check_dim(int dim, eg_shape shape)
     return EG_OK;
 }
 
-eg_layout eg__layout_like(const eg_tensor *t)
-{
-    return t->shape.ndim == 4 && eg__is_row_major(t) && !eg__is_channels_last(t) ? EG_LAYOUT_ROW_MAJOR
-                                                                                 : EG_LAYOUT_DEFAULT;
-}
-
 eg_status eg__spec_set(eg_spec *spec, const eg_tensor *like, eg_shape shape)
 {
     EG_CHECK(eg_shape_numel(shape) >= 0, EG_ESHAPE, "an output %s has more elements than can be counted",
              EG__TEXT(shape));
     *spec = (eg_spec){.dtype = like->dtype,
-                      .layout = like->shape.ndim == shape.ndim ? eg__layout_like(like) : EG_LAYOUT_DEFAULT,
+                      .layout = like->shape.ndim == shape.ndim ? eg__layout_of(like) : EG_LAYOUT_DEFAULT,
                       .shape = shape};
     return EG_OK;
 }

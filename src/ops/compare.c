@@ -18,7 +18,7 @@ static eg_status extreme_forward(eg_op_call *call, eg__binary kind)
 /* Where both are equal each has half of the gradient. */
 static eg_status extreme_backward(eg_op_grad *grad, bool maximum)
 {
-    eg_tensor *dy = grad->grad_out[0], *share = eg__tensor_new(grad->ctx, dy->dtype, dy->shape, eg__layout_like(dy));
+    eg_tensor *dy = grad->grad_out[0], *share = eg__tensor_new(grad->ctx, dy->dtype, dy->shape, eg__layout_of(dy));
     eg_status status = share ? EG_OK : eg__pending();
     for (size_t i = 0; i < 2 && status == EG_OK; i++) {
         if (!grad->needs_grad[i])
@@ -102,7 +102,7 @@ static eg_status where_infer(const eg_op_call *call, eg_spec *out)
 static eg_status where_forward(eg_op_call *call)
 {
     eg_tensor *condition = call->in[0], *y = call->out[0];
-    eg_tensor *rest = eg__tensor_new(call->ctx, y->dtype, y->shape, eg__layout_like(y));
+    eg_tensor *rest = eg__tensor_new(call->ctx, y->dtype, y->shape, eg__layout_of(y));
     eg_status status = rest ? EG_OK : eg__pending();
     if (status == EG_OK)
         status = eg__binary_run(call->ctx, EG__KEEP, call->in[1], condition, y);

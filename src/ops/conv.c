@@ -72,16 +72,12 @@ static eg_status conv2d_forward(eg_op_call *call)
 
 /* Kernels write the gradient of a weight in row-major order; a weight that was computed (not a parameter) may have
  * another. */
-static eg_status weight_gradient(eg_op_grad *grad, const eg__window *w, const eg_tensor *x, const eg_tensor *dy)
+eg_status eg__conv2d_weight_gradient(const eg_kernels *k, const eg__window *w, const eg_tensor *x, const eg_tensor *dy,
+                                     eg_tensor *dw, eg_tensor *db)
 {
-    const eg_kernels *k = eg__kernels(grad->ctx, dy->dtype);
-    eg_tensor *dw = eg_op_grad_new(grad, 1);
-    eg_tensor *db = grad->needs_grad[2] && dw ? eg_op_grad_new(grad, 2) : NULL;
-    if (!dw || (grad->needs_grad[2] && !db))
-        return eg__pending();
     if (eg__is_row_major(dw))
         return k->conv2d_backward_weight(w, x, dy, dw, db);
-    eg_tensor *ordered = eg__tensor_new(grad->ctx, dw->dtype, dw->shape, EG_LAYOUT_ROW_MAJOR);
+    eg_tensor *ordered = eg__tensor_new(dw->ctx, dw->dtype, dw->shape, EG_LAYOUT_ROW_MAJOR);
     if (!ordered)
         return eg__pending();
     eg_status status = k->conv2d_backward_weight(w, x, dy, ordered, db);
@@ -91,14 +87,11 @@ static eg_status weight_gradient(eg_op_grad *grad, const eg__window *w, const eg
     return status;
 }
 
-static eg_status bias_gradient(eg_op_grad *grad, const eg_tensor *dy)
+eg_status eg__sum_channels(const eg_tensor *dy, eg_tensor *db)
 {
-    eg_tensor *db = eg_op_grad_new(grad, 2);
-    if (!db)
-        return eg__pending();
     eg_tensor sums =
         eg__operand(db, EG_SHAPE(1, db->shape.dims[0], 1, 1), (const int64_t[]){0, db->strides[0], 0, 0}, 0);
-    return eg__kernels(grad->ctx, dy->dtype)->reduce(EG__SUM, dy, &sums, NULL);
+    return eg__kernels(dy->ctx, dy->dtype)->reduce(EG__SUM, dy, &sums, NULL);
 }
 
 static eg_status conv2d_backward(eg_op_grad *grad)
@@ -113,9 +106,13 @@ static eg_status conv2d_backward(eg_op_grad *grad)
             return eg__pending();
         EG_TRY(eg__kernels(grad->ctx, dy->dtype)->conv2d_backward_input(&w, grad->saved[next++], dy, dx, add));
     }
-    if (grad->needs_grad[1])
-        return weight_gradient(grad, &w, grad->saved[next], dy);
-    return grad->needs_grad[2] ? bias_gradient(grad, dy) : EG_OK;
+    eg_tensor *dw = grad->needs_grad[1] ? eg_op_grad_new(grad, 1) : NULL;
+    eg_tensor *db = grad->needs_grad[2] ? eg_op_grad_new(grad, 2) : NULL;
+    if ((grad->needs_grad[1] && !dw) || (grad->needs_grad[2] && !db))
+        return eg__pending();
+    if (dw)
+        return eg__conv2d_weight_gradient(eg__kernels(grad->ctx, dy->dtype), &w, grad->saved[next], dy, dw, db);
+    return db ? eg__sum_channels(dy, db) : EG_OK;
 }
 
 static uint64_t conv2d_macs(const eg_op_call *call)

@@ -34,9 +34,6 @@ eg_status eg__broadcast(eg_shape a, eg_shape b, eg_shape *shape);
 /** *spec gets the shape, unless it has too many elements. */
 eg_status eg__spec_set(eg_spec *spec, const eg_tensor *like, eg_shape shape);
 
-/** The memory order that a result of t's shape should have: row-major only where t is that and nothing else. */
-eg_layout eg__layout_like(const eg_tensor *t);
-
 /** NULL for eg_none: what kernels take for an absent operand. */
 static inline eg_tensor *eg__optional(eg_tensor *t)
 {
@@ -70,6 +67,17 @@ eg_tensor eg__operand_transpose(const eg_tensor *t);
 /** Strides with which numbers of sizes `from` and strides `old` have the sizes `to` in the same logical order; false
  *  when no strides do. Equal numbers of elements, none 0. */
 bool eg__view_strides(eg_shape from, const int64_t *old, eg_shape to, int64_t *strides);
+
+/** x in another shape of as many elements: a view where the memory order allows, else a copy (shape-only: neither). The
+ *  caller owns the reference. */
+eg_tensor *eg__reshaped(eg_tensor *x, eg_shape shape);
+/** y = x in logical order, for tensors that differ in shape. */
+eg_status eg__copy_reshaped(eg_tensor *x, eg_tensor *y);
+
+/** Gradients of a convolution: dw, of any memory order, and db (may be NULL); and db alone. */
+eg_status eg__conv2d_weight_gradient(const eg_kernels *k, const eg__window *w, const eg_tensor *x, const eg_tensor *dy,
+                                     eg_tensor *dw, eg_tensor *db);
+eg_status eg__sum_channels(const eg_tensor *dy, eg_tensor *db);
 
 /** grad_in[i] = the sum of dy over the dimensions along which input i was broadcast, times `factor`. */
 eg_status eg__grad_reduced(eg_op_grad *grad, size_t i, eg_tensor *dy, double factor);

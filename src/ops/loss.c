@@ -131,7 +131,7 @@ static eg_status mse_loss_forward(eg_op_call *call)
 {
     eg_tensor *a = call->in[0];
     const eg_kernels *k = eg__kernels(call->ctx, a->dtype);
-    eg_tensor *difference = eg__tensor_new(call->ctx, a->dtype, a->shape, eg__layout_like(a));
+    eg_tensor *difference = eg__tensor_new(call->ctx, a->dtype, a->shape, eg__layout_of(a));
     if (!difference)
         return eg__pending();
     double squares = 0.0;

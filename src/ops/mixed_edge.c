@@ -50,9 +50,9 @@ static eg_tensor *make_output(const eg_op_call *call)
     eg_tensor *x = call->in[X], *sum = call->in[SUM];
     const eg__mixed_edge_attrs *attrs = call->attrs;
     if (!x->storage)
-        return eg__tensor_new_shape_only(x->ctx, x->dtype, x->shape, eg__layout_like(x));
+        return eg__tensor_new_shape_only(x->ctx, x->dtype, x->shape, eg__layout_of(x));
     if (!attrs->consume || eg_is_none(sum) || !eg__same_strides(sum, x) || sum->storage->refs > 1)
-        return eg__tensor_new(x->ctx, x->dtype, x->shape, eg__layout_like(x));
+        return eg__tensor_new(x->ctx, x->dtype, x->shape, eg__layout_of(x));
     eg_tensor *y = eg__tensor_new_view(sum, sum->shape, sum->strides, sum->offset);
     if (y)
         eg_tensor_touch(y);

@@ -100,7 +100,7 @@ static eg_status max_forward(eg_op_call *call)
     eg_tensor y = with_all_dims(call->attrs, call->out[0], call->in[0]->shape);
     eg_tensor *index = NULL;
     if (call->needs_grad[0]) {
-        index = eg__tensor_new(call->ctx, EG_I64, y.shape, eg__layout_like(&y));
+        index = eg__tensor_new(call->ctx, EG_I64, y.shape, eg__layout_of(&y));
         if (!index)
             return eg__pending();
     }
@@ -180,7 +180,7 @@ static eg_status argmax_infer(const eg_op_call *call, eg_spec *out)
 static eg_status argmax_forward(eg_op_call *call)
 {
     eg_tensor *x = call->in[0], index = with_all_dims(call->attrs, call->out[0], x->shape);
-    eg_tensor *y = eg__tensor_new(call->ctx, x->dtype, index.shape, eg__layout_like(&index));
+    eg_tensor *y = eg__tensor_new(call->ctx, x->dtype, index.shape, eg__layout_of(&index));
     if (!y)
         return eg__pending();
     eg_tensor maximum = eg__operand_broadcast(y, y->shape, false);

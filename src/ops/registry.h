@@ -11,12 +11,20 @@
 /** X(record): the record is eg__op_<record>, its name (as in messages) "<record>". */
 #define EG_OPS(X)                                                                                                      \
     X(conv2d)                                                                                                          \
+    X(conv_transpose2d)                                                                                                \
     X(linear)                                                                                                          \
     X(matmul)                                                                                                          \
     X(batch_norm)                                                                                                      \
+    X(group_norm)                                                                                                      \
+    X(instance_norm)                                                                                                   \
+    X(layer_norm)                                                                                                      \
+    X(weight_norm)                                                                                                     \
     X(max_pool2d)                                                                                                      \
     X(avg_pool2d)                                                                                                      \
     X(adaptive_avg_pool2d)                                                                                             \
+    X(interpolate)                                                                                                     \
+    X(pixel_shuffle)                                                                                                   \
+    X(pixel_unshuffle)                                                                                                 \
     X(relu)                                                                                                            \
     X(relu6)                                                                                                           \
     X(leaky_relu)                                                                                                      \
@@ -87,6 +95,11 @@ typedef struct eg__conv2d_attrs {
     eg__window window; /* the kernel is the weight's, whatever this says */
 } eg__conv2d_attrs;
 
+typedef struct eg__conv_transpose2d_attrs {
+    eg__window window; /* as in eg__conv2d_attrs */
+    int64_t output_padding[2];
+} eg__conv_transpose2d_attrs;
+
 typedef struct eg__pool2d_attrs { /* max_pool2d, avg_pool2d */
     eg__window window;
     bool ceil_mode;
@@ -108,12 +121,29 @@ typedef struct eg__mixed_edge_attrs { /* norm_add, weighted_add */
     bool consume;  /* the sum may be overwritten */
 } eg__mixed_edge_attrs;
 
+typedef struct eg__group_norm_attrs { /* group_norm, instance_norm, layer_norm */
+    double eps;
+    int64_t groups;      /* of group_norm */
+    eg_shape normalized; /* of layer_norm; else of no dimensions */
+} eg__group_norm_attrs;
+
+typedef struct eg__interpolate_attrs { /* one of size and scale_factor is 0 */
+    int64_t size[2];
+    double scale_factor;
+    eg_interpolation mode;
+    bool align_corners;
+} eg__interpolate_attrs;
+
+typedef struct eg__shuffle_attrs { /* pixel_shuffle, pixel_unshuffle */
+    int64_t factor;
+} eg__shuffle_attrs;
+
 typedef struct eg__unary_attrs { /* functions of one number: activations, exp, .., affine */
     eg__unary kind;
     double a, b;
 } eg__unary_attrs;
 
-typedef struct eg__dim_attrs { /* softmax, log_softmax, concat, cumsum, gather, index_select */
+typedef struct eg__dim_attrs { /* softmax, log_softmax, concat, cumsum, gather, index_select, weight_norm */
     int dim;
 } eg__dim_attrs;
 

@@ -22,8 +22,7 @@ static eg_status view(eg_op_call *call, eg_shape shape, const int64_t *strides, 
 
 /* ---- reshape ---- */
 
-/* y = x in logical order, for tensors that differ in shape. */
-static eg_status copy_reshaped(eg_tensor *x, eg_tensor *y)
+eg_status eg__copy_reshaped(eg_tensor *x, eg_tensor *y)
 {
     const eg_kernels *k = eg__kernels(x->ctx, x->dtype);
     int64_t strides[EG_MAX_DIMS];
@@ -43,8 +42,7 @@ static eg_status copy_reshaped(eg_tensor *x, eg_tensor *y)
     return status;
 }
 
-/* A view where the memory order allows, else a copy; equal numbers of elements. The caller owns the result. */
-static eg_tensor *reshaped(eg_tensor *x, eg_shape shape)
+eg_tensor *eg__reshaped(eg_tensor *x, eg_shape shape)
 {
     int64_t strides[EG_MAX_DIMS] = {0};
     if (eg__view_strides(x->shape, x->strides, shape, strides))
@@ -52,7 +50,7 @@ static eg_tensor *reshaped(eg_tensor *x, eg_shape shape)
     if (!x->storage)
         return eg__tensor_new_shape_only(x->ctx, x->dtype, shape, EG_LAYOUT_DEFAULT);
     eg_tensor *y = eg__tensor_new(x->ctx, x->dtype, shape, EG_LAYOUT_DEFAULT);
-    if (y && copy_reshaped(x, y) != EG_OK) {
+    if (y && eg__copy_reshaped(x, y) != EG_OK) {
         eg_tensor_release(y);
         return NULL;
     }
@@ -89,13 +87,13 @@ static eg_status reshape_forward(eg_op_call *call)
     eg_shape shape = ((const eg__shape_attrs *)call->attrs)->shape;
     EG_TRY(check_not_empty(call->in[0]));
     EG_TRY(resolve_shape(call->in[0]->shape, &shape));
-    call->out[0] = reshaped(call->in[0], shape);
+    call->out[0] = eg__reshaped(call->in[0], shape);
     return call->out[0] ? EG_OK : eg__pending();
 }
 
 static eg_status reshape_backward(eg_op_grad *grad)
 {
-    eg_tensor *dx = reshaped(grad->grad_out[0], grad->in_spec[0].shape);
+    eg_tensor *dx = eg__reshaped(grad->grad_out[0], grad->in_spec[0].shape);
     if (!dx)
         return eg__pending();
     eg_status status = eg_op_grad_pass(grad, 0, dx);
@@ -136,7 +134,7 @@ static eg_status flatten_forward(eg_op_call *call)
         for (int d = start + 1; d < EG_MAX_DIMS; d++)
             shape.dims[d] = d < shape.ndim ? x.dims[d + end - start] : 0;
     }
-    call->out[0] = reshaped(call->in[0], shape);
+    call->out[0] = eg__reshaped(call->in[0], shape);
     return call->out[0] ? EG_OK : eg__pending();
 }
 

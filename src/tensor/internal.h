@@ -98,6 +98,9 @@ bool eg__same_strides(const eg_tensor *a, const eg_tensor *b);
 /** 4-d and dense in NHWC order. */
 bool eg__is_channels_last(const eg_tensor *t);
 bool eg__is_row_major(const eg_tensor *t);
+/** The memory order that another tensor of t's shape should have: of 4 dimensions the default unless t is row-major and
+ *  nothing else; of 3 channels-last where t is that and nothing else; else the default. */
+eg_layout eg__layout_of(const eg_tensor *t);
 
 /** Strides of a dense tensor of this shape and layout. */
 void eg__layout_strides(eg_shape shape, eg_layout layout, int64_t *strides);

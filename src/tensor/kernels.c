@@ -3,6 +3,7 @@
  */
 #include "tensor/kernels.h"
 
+#include <math.h>
 #include <string.h>
 
 const eg_kernels *eg__kernels_find(const char *name)
@@ -39,4 +40,18 @@ eg_status eg__add_finish(const eg_kernels *k, eg_status status, eg_tensor *writt
         status = k->accumulate(written, dx);
     eg_tensor_release(written);
     return status;
+}
+
+eg__tap eg__interpolate_tap(const eg__interpolate *ip, eg_dtype dtype, int axis, int64_t out, int64_t input_size)
+{
+    double offset = ip->mode == EG__NEAREST || ip->align_corners ? 0.0 : 0.5, place;
+    if (dtype == EG_F64)
+        place = ip->ratio[axis] * ((double)out + offset) - offset;
+    else
+        place = (double)((float)ip->ratio[axis] * ((float)out + (float)offset) - (float)offset);
+    place = EG_MAX(place, 0.0);
+    int64_t at = EG_MIN((int64_t)floor(place), input_size - 1);
+    if (ip->mode == EG__NEAREST || at == input_size - 1)
+        return (eg__tap){.at = at, .next = at};
+    return (eg__tap){.at = at, .next = at + 1, .weight = place - (double)at};
 }

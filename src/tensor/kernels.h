@@ -73,6 +73,25 @@ typedef struct eg__norm_term {
     double eps, weight;
 } eg__norm_term;
 
+typedef struct eg__group_norm {
+    double eps;
+    int64_t groups; /* divides the channels */
+} eg__group_norm;
+
+typedef enum eg__interpolation { EG__NEAREST, EG__BILINEAR } eg__interpolation;
+typedef struct eg__interpolate {
+    eg__interpolation mode;
+    bool align_corners; /* bilinear */
+    double ratio[2];    /* size in the input of one step in the output */
+} eg__interpolate;
+/** What output position `out` of one dimension is made from: (1 - weight) x[at] + weight x[next]. */
+typedef struct eg__tap {
+    int64_t at, next;
+    double weight; /* 0 where next = at */
+} eg__tap;
+/** Positions are computed in float32 or float64, as in PyTorch: the nearest neighbour may depend on it. */
+eg__tap eg__interpolate_tap(const eg__interpolate *, eg_dtype, int axis, int64_t out, int64_t input_size);
+
 /** Scalars of one optimizer update; the state buffers are n numbers each. */
 typedef struct eg__sgd {
     double lr, momentum, dampening, weight_decay;
@@ -115,6 +134,15 @@ typedef struct eg_kernels {
                                           const eg_tensor *beta, const eg_tensor *mean, const eg_tensor *var,
                                           const eg_tensor *dy, eg_tensor *dx, eg_tensor *dgamma, eg_tensor *dbeta);
 
+    /* x (N, C, P): each sample's groups of channels are normalized over channels and positions. mean and rstd =
+     * 1 / sqrt(var + eps) (N, groups; row-major) are outputs; gamma, beta (C) may be NULL */
+    eg_status (*group_norm)(const eg__group_norm *, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
+                            eg_tensor *mean, eg_tensor *rstd, eg_tensor *y);
+    /* dx, dgamma, dbeta may be NULL */
+    eg_status (*group_norm_backward)(const eg__group_norm *, const eg_tensor *x, const eg_tensor *gamma,
+                                     const eg_tensor *mean, const eg_tensor *rstd, const eg_tensor *dy, eg_tensor *dx,
+                                     eg_tensor *dgamma, eg_tensor *dbeta);
+
     /* *workspace as in batch_norm: where the maxima were */
     eg_status (*max_pool2d)(const eg__window *, const eg_tensor *x, eg_tensor *y, eg_tensor **workspace);
     eg_status (*max_pool2d_backward)(const eg__window *, const eg_tensor *workspace, const eg_tensor *dy, eg_tensor *dx,
@@ -124,6 +152,10 @@ typedef struct eg_kernels {
     /* output size is y's */
     eg_status (*adaptive_avg_pool2d)(const eg_tensor *x, eg_tensor *y);
     eg_status (*adaptive_avg_pool2d_backward)(const eg_tensor *dy, eg_tensor *dx);
+
+    /* output size is y's */
+    eg_status (*interpolate)(const eg__interpolate *, const eg_tensor *x, eg_tensor *y);
+    eg_status (*interpolate_backward)(const eg__interpolate *, const eg_tensor *dy, eg_tensor *dx);
 
     /* a, b: parameters, as eg__unary says (a is the slope of leaky relu). `saved` is x, or y where
      * eg__unary_saves_output(). dx may be dy */

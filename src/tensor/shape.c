@@ -72,12 +72,13 @@ const char *eg_shape_format(eg_shape shape, char *text, size_t size)
 
 void eg__layout_strides(eg_shape shape, eg_layout layout, int64_t *strides)
 {
-    static const int channels_last[] = {1, 3, 2, 0}; /* innermost first */
     int64_t stride = 1;
-    bool last = layout == EG_LAYOUT_DEFAULT && shape.ndim == 4;
+    bool last = layout == EG_LAYOUT_DEFAULT ? shape.ndim == 4 : layout == EG_LAYOUT_CHANNELS_LAST && shape.ndim > 2;
     memset(strides, 0, EG_MAX_DIMS * sizeof *strides);
-    for (int i = 0; i < shape.ndim; i++) {
-        int dim = last ? channels_last[i] : shape.ndim - 1 - i;
+    for (int i = 0; i < shape.ndim; i++) { /* innermost first: 1, then the others from the last one on */
+        int dim = shape.ndim - 1 - i;
+        if (last && dim != 0)
+            dim = i == 0 ? 1 : dim + 1;
         strides[dim] = stride;
         stride *= EG_MAX(shape.dims[dim], 1);
     }
@@ -101,6 +102,15 @@ bool eg__is_row_major(const eg_tensor *t)
 bool eg__is_channels_last(const eg_tensor *t)
 {
     return t->shape.ndim == 4 && has_layout(t, EG_LAYOUT_DEFAULT);
+}
+
+eg_layout eg__layout_of(const eg_tensor *t)
+{
+    if (t->shape.ndim == 4)
+        return has_layout(t, EG_LAYOUT_ROW_MAJOR) && !has_layout(t, EG_LAYOUT_DEFAULT) ? EG_LAYOUT_ROW_MAJOR
+                                                                                       : EG_LAYOUT_DEFAULT;
+    bool last = t->shape.ndim == 3 && has_layout(t, EG_LAYOUT_CHANNELS_LAST) && !has_layout(t, EG_LAYOUT_ROW_MAJOR);
+    return last ? EG_LAYOUT_CHANNELS_LAST : EG_LAYOUT_DEFAULT;
 }
 
 /* The dimensions of size > 1 from the innermost outwards; how many. */

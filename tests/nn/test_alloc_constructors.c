@@ -172,6 +172,13 @@ static eg_status run_layer(eg_module *layer, eg_shape shape)
     }
 
 LAYER(conv2d, eg_conv2d(ctx, 2, 4, 3, .groups = 2))
+LAYER(conv_transpose2d, eg_conv_transpose2d(ctx, 2, 4, 3, .groups = 2))
+LAYER(group_norm, eg_group_norm(ctx, 2, 2))
+LAYER(layer_norm, eg_layer_norm(ctx, EG_SHAPE(4, 4)))
+LAYER(instance_norm2d, eg_instance_norm2d(ctx, 2, .affine = true))
+LAYER(upsample, eg_upsample(ctx, .scale_factor = 2, .mode = EG_BILINEAR))
+LAYER(pixel_shuffle, eg_pixel_shuffle(ctx, 1))
+LAYER(pixel_unshuffle, eg_pixel_unshuffle(ctx, 2))
 LAYER(linear, eg_linear(ctx, 4, 3))
 LAYER(batch_norm2d, eg_batch_norm2d(ctx, 2, .relu = true))
 LAYER(max_pool2d, eg_max_pool2d(ctx, 2))
@@ -200,6 +207,40 @@ LAYER(flatten, eg_flatten(ctx))
 LAYER(sequential, eg_sequential(ctx, EG_MODULES(eg_relu(ctx), eg_conv2d(ctx, 2, 2, 1),
                                                 eg_sequential(ctx, EG_MODULES(eg_relu(ctx))))))
 LAYER(named, eg_sequential(ctx, EG_NAMED({"a", eg_relu(ctx)}, {"b", eg_linear(ctx, 4, 4)})))
+
+static eg_status conv1d(void *payload)
+{
+    eg_context *ctx = ((world *)payload)->base.ctx;
+    return run_layer(eg_conv1d(ctx, 2, 4, 3, .groups = 2), EG_SHAPE(2, 2, 4));
+}
+
+/* A layer with a normalized weight, called, copied, and without it again. */
+static eg_status normalized(eg_module *m, bool spectral)
+{
+    eg_status status = alloc_made(m);
+    if (status == EG_OK)
+        status = spectral ? eg_spectral_norm(m, "weight", 0, 1) : eg_weight_norm(m, "weight", 0);
+    eg_module *copy = status == EG_OK ? eg_module_clone(m) : NULL;
+    if (status == EG_OK)
+        status = alloc_made(copy);
+    if (status == EG_OK)
+        status = alloc_made(eg_call(copy, eg_ones(m->ctx, EG_SHAPE(2, 3))));
+    if (status == EG_OK)
+        status = spectral ? eg_remove_spectral_norm(copy, "weight") : eg_remove_weight_norm(copy, "weight");
+    eg_module_release(copy);
+    eg_module_release(m);
+    return status;
+}
+
+static eg_status weight_norm(void *payload)
+{
+    return normalized(eg_linear(((world *)payload)->base.ctx, 3, 2), false);
+}
+
+static eg_status spectral_norm(void *payload)
+{
+    return normalized(eg_linear(((world *)payload)->base.ctx, 3, 2), true);
+}
 
 /* ---- modules ---- */
 
@@ -570,6 +611,16 @@ static const alloc_row rows[] = {
     {"eg_tensor_read eg_tensor_write eg_tensor_assign eg_tensor_print", numbers, false},
     {"eg_gradcheck", gradcheck, false},
     {"eg_conv2d_class", conv2d, false},
+    {"eg_conv1d_class", conv1d, false},
+    {"eg_conv_transpose2d_class", conv_transpose2d, false},
+    {"eg_group_norm_class", group_norm, false},
+    {"eg_layer_norm_class", layer_norm, false},
+    {"eg_instance_norm2d_class", instance_norm2d, false},
+    {"eg_weight_norm eg_remove_weight_norm", weight_norm, false},
+    {"eg_spectral_norm eg_remove_spectral_norm", spectral_norm, false},
+    {"eg_upsample_class", upsample, false},
+    {"eg_pixel_shuffle_class", pixel_shuffle, false},
+    {"eg_pixel_unshuffle_class", pixel_unshuffle, false},
     {"eg_linear_class", linear, false},
     {"eg_batch_norm2d_class", batch_norm2d, false},
     {"eg_max_pool2d_class", max_pool2d, false},

@@ -43,6 +43,33 @@ static eg_tensor *run_conv2d_views(eg_tensor *const *in, const op_case *c)
     return eg_f_conv2d(x, weight, in[2], .padding = c->p[1]);
 }
 
+/* p: stride, padding, dilation, groups */
+static eg_tensor *run_conv1d(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_conv1d(in[0], in[1], in[2], .stride = c->p[0], .padding = c->p[1], .dilation = c->p[2],
+                       .groups = c->p[3]);
+}
+
+/* Two of them, the second reads what the first made; p: the first one's */
+static eg_tensor *run_conv1d_twice(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_conv1d(eg_f_tanh(run_conv1d(in, c)), in[3], eg_none);
+}
+
+/* p: stride, padding, dilation, groups, output padding */
+static eg_tensor *run_conv_transpose2d(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_conv_transpose2d(in[0], in[1], in[2], .stride = c->p[0], .padding = c->p[1], .dilation = c->p[2],
+                                 .groups = c->p[3], .output_padding = c->p[4]);
+}
+
+static eg_tensor *run_conv_transpose2d_views(eg_tensor *const *in, const op_case *c)
+{
+    eg_tensor *x = eg_slice(eg_slice(in[0], 1, 1, -1, 1), 2, 0, INT64_MAX, 2);
+    eg_tensor *weight = eg_slice(eg_permute(in[1], EG_SHAPE(0, 1, 3, 2)), 2, 1, -1, 1);
+    return eg_f_conv_transpose2d(x, weight, in[2], .stride = c->p[0]);
+}
+
 static eg_tensor *run_linear(eg_tensor *const *in, const op_case *c)
 {
     (void)c;
@@ -74,6 +101,47 @@ static eg_tensor *run_batch_norm(eg_tensor *const *in, const op_case *c)
                            .momentum = 0.1, .eps = 1e-3);
 }
 
+/* p: groups */
+static eg_tensor *run_group_norm(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_group_norm(in[0], c->p[0], in[1], in[2], .eps = 1e-3);
+}
+
+static eg_tensor *run_group_norm_views(eg_tensor *const *in, const op_case *c)
+{
+    eg_tensor *x = eg_slice(eg_slice(in[0], 1, 1, -1, 1), 3, 0, INT64_MAX, 2);
+    return eg_f_group_norm(x, c->p[0], eg_slice(in[1], 0, 0, INT64_MAX, 2), in[2]);
+}
+
+static eg_tensor *run_instance_norm(eg_tensor *const *in, const op_case *c)
+{
+    (void)c;
+    return eg_f_instance_norm(in[0], in[1], in[2], .eps = 1e-3);
+}
+
+/* p: how many of the last dimensions */
+static eg_tensor *run_layer_norm(eg_tensor *const *in, const op_case *c)
+{
+    eg_shape x = eg_tensor_shape(in[0]), normalized = {.ndim = (int)c->p[0]};
+    for (int d = 0; d < normalized.ndim; d++)
+        normalized.dims[d] = x.dims[x.ndim - normalized.ndim + d];
+    return eg_f_layer_norm(in[0], normalized, in[1], in[2], .eps = 1e-3);
+}
+
+static eg_tensor *run_layer_norm_of_channels(eg_tensor *const *in, const op_case *c)
+{
+    (void)c;
+    eg_tensor *x = eg_permute(in[0], EG_SHAPE(0, 2, 3, 1));
+    eg_tensor *y = eg_f_layer_norm(x, EG_SHAPE(eg_tensor_size(in[0], 1)), in[1], in[2]);
+    return eg_permute(y, EG_SHAPE(0, 3, 1, 2));
+}
+
+/* p: dim */
+static eg_tensor *run_weight_norm(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_weight_norm(in[0], in[1], (int)c->p[0]);
+}
+
 static eg_tensor *run_max_pool2d(eg_tensor *const *in, const op_case *c)
 {
     return eg_f_max_pool2d(in[0], .kernel_size = c->p[0], .stride = c->p[1], .padding = c->p[2], .dilation = c->p[3],
@@ -89,6 +157,24 @@ static eg_tensor *run_avg_pool2d(eg_tensor *const *in, const op_case *c)
 static eg_tensor *run_adaptive_avg_pool2d(eg_tensor *const *in, const op_case *c)
 {
     return eg_f_adaptive_avg_pool2d(in[0], c->p[0]);
+}
+
+/* p: size, bilinear, align corners; d: scale factor */
+static eg_tensor *run_interpolate(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_interpolate(in[0], .size = c->p[0], .scale_factor = c->d[0], .mode = c->p[1] ? EG_BILINEAR : EG_NEAREST,
+                            .align_corners = c->p[2] != 0);
+}
+
+/* p: factor */
+static eg_tensor *run_pixel_shuffle(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_pixel_shuffle(in[0], c->p[0]);
+}
+
+static eg_tensor *run_pixel_unshuffle(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_pixel_unshuffle(in[0], c->p[0]);
 }
 
 #define RUN_UNARY(record)                                                                                              \
@@ -166,6 +252,40 @@ static eg_tensor *run_add_n_twice(eg_tensor *const *in, const op_case *c)
 }
 
 /* p: number of terms; the weights come after them */
+/* x, sum, weights, weight and bias of the norm; p: which weight */
+static eg_tensor *run_norm_add(eg_tensor *const *in, const op_case *c)
+{
+    eg_batch_norm_args norm = {.x = in[0],
+                               .running_mean = eg_none,
+                               .running_var = eg_none,
+                               .weight = in[3],
+                               .bias = in[4],
+                               .training = true,
+                               .momentum = 0.1,
+                               .eps = 1e-3};
+    return eg__norm_add(in[1], false, &norm, in[2], c->p[0]);
+}
+
+/* Two terms of one sum, the second of which takes over the memory of the first. */
+static eg_tensor *run_norm_add_twice(eg_tensor *const *in, const op_case *c)
+{
+    eg_batch_norm_args norm = {.x = in[1],
+                               .running_mean = eg_none,
+                               .running_var = eg_none,
+                               .weight = in[3],
+                               .bias = in[4],
+                               .training = true,
+                               .momentum = 0.1,
+                               .eps = 1e-3};
+    eg_tensor *sum = eg__weighted_add(eg_none, false, in[0], in[2], 0);
+    return eg__weighted_add(eg__norm_add(sum, true, &norm, in[2], c->p[0]), true, in[0], in[2], 0);
+}
+
+static eg_tensor *run_weighted_add(eg_tensor *const *in, const op_case *c)
+{
+    return eg__weighted_add(in[1], false, in[0], in[2], c->p[0]);
+}
+
 static eg_tensor *run_weighted_sum(eg_tensor *const *in, const op_case *c)
 {
     return eg_weighted_sum(in, (size_t)c->p[0], in[c->p[0]]);
@@ -290,6 +410,103 @@ static const op_case op_cases[] = {
     {"conv2d", "views", run_conv2d_views, "nwn", {S(2, 5, 6, 4), S(4, 3, 3, 5), S(4)}, {1, 1, 1, 1}, {0}},
     {"conv2d", "row-major input", run_conv2d, "wwn", {S(2, 3, 5, 4), S(4, 3, 3, 3), S(4)}, {1, 1, 1, 1}, {0}},
 
+    {"conv2d", "1-d", run_conv1d, "nwn", {S(2, 3, 9), S(4, 3, 3), S(4)}, {2, 1, 1, 1}, {0}},
+    {"conv2d", "1-d, 24 depthwise, dilated", run_conv1d, "nw", {S(2, 24, 9), S(24, 1, 3)}, {1, 2, 2, 24}, {0}},
+    {"conv2d",
+     "1-d, one after the other",
+     run_conv1d_twice,
+     "nwnw",
+     {S(2, 3, 9), S(6, 3, 3), S(6), S(4, 6, 2)},
+     {1, 0, 1, 1},
+     {0}},
+
+    /* p: stride, padding, dilation, groups, output padding */
+    {"conv_transpose2d",
+     "1 to 1",
+     run_conv_transpose2d,
+     "nwn",
+     {S(2, 1, 5, 4), S(1, 1, 3, 3), S(1)},
+     {1, 1, 1, 1},
+     {0}},
+    {"conv_transpose2d",
+     "24 to 3, stride 2",
+     run_conv_transpose2d,
+     "nwn",
+     {S(2, 24, 4, 3), S(24, 3, 3, 3), S(3)},
+     {2, 1, 1, 1, 1},
+     {0}},
+    {"conv_transpose2d",
+     "pointwise, no bias",
+     run_conv_transpose2d,
+     "nw",
+     {S(2, 24, 3, 5), S(24, 36, 1, 1)},
+     {1, 0, 1, 1},
+     {0}},
+    {"conv_transpose2d",
+     "pointwise, stride 2",
+     run_conv_transpose2d,
+     "nwn",
+     {S(2, 5, 3, 4), S(5, 3, 1, 1), S(3)},
+     {2, 0, 1, 1, 1},
+     {0}},
+    {"conv_transpose2d",
+     "2x2 stride 2",
+     run_conv_transpose2d,
+     "nwn",
+     {S(2, 6, 3, 4), S(6, 4, 2, 2), S(4)},
+     {2, 0, 1, 1},
+     {0}},
+    {"conv_transpose2d",
+     "stride beyond the kernel",
+     run_conv_transpose2d,
+     "nwn",
+     {S(1, 3, 3, 2), S(3, 5, 2, 2), S(5)},
+     {3, 0, 1, 1, 2},
+     {0}},
+    {"conv_transpose2d",
+     "24 depthwise",
+     run_conv_transpose2d,
+     "nwn",
+     {S(2, 24, 4, 5), S(24, 1, 3, 3), S(24)},
+     {2, 1, 1, 24, 1},
+     {0}},
+    {"conv_transpose2d",
+     "depthwise, dilated",
+     run_conv_transpose2d,
+     "nw",
+     {S(1, 6, 5, 4), S(6, 1, 5, 5)},
+     {1, 4, 2, 6},
+     {0}},
+    {"conv_transpose2d",
+     "groups",
+     run_conv_transpose2d,
+     "nwn",
+     {S(2, 9, 4, 3), S(9, 4, 3, 2), S(12)},
+     {2, 1, 1, 3, 1},
+     {0}},
+    {"conv_transpose2d",
+     "output padding beyond the stride",
+     run_conv_transpose2d,
+     "nwn",
+     {S(2, 3, 4, 3), S(3, 4, 3, 3), S(4)},
+     {1, 2, 3, 1, 2},
+     {0}},
+    {"conv_transpose2d",
+     "two sizes",
+     run_conv_transpose2d,
+     "nwn",
+     {S(1, 3, 4, 3), S(3, 5, 2, 4), S(5)},
+     {EG_HW(2, 3), EG_HW(0, 2), EG_HW(3, 1), 1, EG_HW(1, 2)},
+     {0}},
+    {"conv_transpose2d", "views", run_conv_transpose2d_views, "nwn", {S(2, 5, 6, 4), S(3, 4, 3, 5), S(4)}, {2}, {0}},
+    {"conv_transpose2d",
+     "row-major input",
+     run_conv_transpose2d,
+     "wwn",
+     {S(2, 3, 4, 5), S(3, 2, 3, 3), S(2)},
+     {2, 1, 1, 1},
+     {0}},
+
     {"linear", "3 to 24", run_linear, "nnn", {S(5, 3), S(24, 3), S(24)}, {0}, {0}},
     {"linear", "36 to 1, no bias", run_linear, "nn", {S(3, 36), S(1, 36)}, {0}, {0}},
     {"linear", "3-d", run_linear, "nnn", {S(2, 3, 5), S(4, 5), S(4)}, {0}, {0}},
@@ -317,6 +534,37 @@ static const op_case op_cases[] = {
     {"batch_norm", "eval, bare", run_batch_norm, "nNP", {S(2, 36, 2, 1), S(36), S(36)}, {0, 0}, {0}},
     {"batch_norm", "eval, (N, C)", run_batch_norm, "nNPnn", {S(1, 5), S(5), S(5), S(5), S(5)}, {0, 0}, {0}},
 
+    /* p: groups */
+    {"group_norm", "1 of 1", run_group_norm, "nnn", {S(2, 1, 3, 3), S(1), S(1)}, {1}, {0}},
+    {"group_norm", "3 of 24", run_group_norm, "nnn", {S(2, 24, 3, 5), S(24), S(24)}, {3}, {0}},
+    {"group_norm", "1 of 36", run_group_norm, "nnn", {S(3, 36, 2, 3), S(36), S(36)}, {1}, {0}},
+    {"group_norm", "all of 70", run_group_norm, "nnn", {S(2, 70, 3, 2), S(70), S(70)}, {70}, {0}},
+    {"group_norm", "bare", run_group_norm, "n--", {S(2, 6, 3, 2), NONE, NONE}, {2}, {0}},
+    {"group_norm", "weight only", run_group_norm, "nn-", {S(2, 6, 3, 2), S(6), NONE}, {3}, {0}},
+    {"group_norm", "bias only", run_group_norm, "n-n", {S(2, 6, 3, 2), NONE, S(6)}, {3}, {0}},
+    {"group_norm", "(N, C)", run_group_norm, "nnn", {S(5, 24), S(24), S(24)}, {4}, {0}},
+    {"group_norm", "(N, C, L)", run_group_norm, "nnn", {S(2, 6, 7), S(6), S(6)}, {2}, {0}},
+    {"group_norm", "5-d", run_group_norm, "nnn", {S(2, 4, 2, 3, 2), S(4), S(4)}, {2}, {0}},
+    {"group_norm", "row-major", run_group_norm, "wnn", {S(2, 6, 3, 4), S(6), S(6)}, {3}, {0}},
+    {"group_norm", "views", run_group_norm_views, "nnn", {S(2, 8, 3, 5), S(11), S(6)}, {3}, {0}},
+    {"instance_norm", "24", run_instance_norm, "nnn", {S(2, 24, 3, 3), S(24), S(24)}, {0}, {0}},
+    {"instance_norm", "bare, (N, C, L)", run_instance_norm, "n", {S(3, 5, 7)}, {0}, {0}},
+    /* p: number of dimensions */
+    {"layer_norm", "rows", run_layer_norm, "nnn", {S(5, 24), S(24), S(24)}, {1}, {0}},
+    {"layer_norm", "3-d, bare", run_layer_norm, "n", {S(2, 3, 37)}, {1}, {0}},
+    {"layer_norm", "two dimensions", run_layer_norm, "nnn", {S(2, 4, 3, 5), S(3, 5), S(3, 5)}, {2}, {0}},
+    {"layer_norm", "all but the samples", run_layer_norm, "nnn", {S(3, 4, 2, 5), S(4, 2, 5), S(4, 2, 5)}, {3}, {0}},
+    {"layer_norm", "everything", run_layer_norm, "nnn", {S(2, 3, 4, 2), S(2, 3, 4, 2), S(2, 3, 4, 2)}, {4}, {0}},
+    {"layer_norm", "wide rows", run_layer_norm, "nnn", {S(9, 5003), S(5003), S(5003)}, {1}, {0}},
+    {"layer_norm", "weight only", run_layer_norm, "nn", {S(130, 260), S(260)}, {1}, {0}},
+    {"layer_norm", "channels of images", run_layer_norm_of_channels, "nnn", {S(2, 24, 3, 4), S(24), S(24)}, {0}, {0}},
+
+    /* p: dim */
+    {"weight_norm", "rows", run_weight_norm, "wn", {S(5, 3, 3, 2), S(5, 1, 1, 1)}, {0}, {0}},
+    {"weight_norm", "columns", run_weight_norm, "nn", {S(4, 7), S(1, 7)}, {1}, {0}},
+    {"weight_norm", "all", run_weight_norm, "nn", {S(3, 4, 2), NONE}, {-1}, {0}},
+    {"weight_norm", "1-d", run_weight_norm, "nn", {S(6), S(6)}, {0}, {0}},
+
     /* p: kernel, stride, padding, dilation, ceil mode, exclude pad */
     {"max_pool2d", "1", run_max_pool2d, "n", {S(2, 1, 6, 6)}, {2}, {0}},
     {"max_pool2d", "3, 3x3 in place", run_max_pool2d, "n", {S(2, 3, 5, 7)}, {3, 1, 1}, {0}},
@@ -339,6 +587,20 @@ static const op_case op_cases[] = {
     {"adaptive_avg_pool2d", "global, 24", run_adaptive_avg_pool2d, "n", {S(2, 24, 3, 3)}, {1}, {0}},
     {"adaptive_avg_pool2d", "overlapping windows", run_adaptive_avg_pool2d, "n", {S(2, 3, 7, 5)}, {EG_HW(3, 2)}, {0}},
     {"adaptive_avg_pool2d", "larger output", run_adaptive_avg_pool2d, "n", {S(1, 36, 2, 3)}, {EG_HW(3, 4)}, {0}},
+
+    /* p: size, bilinear, align corners; d: scale factor */
+    {"interpolate", "nearest, twice", run_interpolate, "n", {S(2, 3, 3, 4)}, {0}, {2}},
+    {"interpolate", "nearest, smaller", run_interpolate, "n", {S(1, 24, 7, 5)}, {EG_HW(3, 4)}, {0}},
+    {"interpolate", "nearest, by 1.3", run_interpolate, "n", {S(2, 1, 5, 7)}, {0}, {1.3}},
+    {"interpolate", "bilinear, twice", run_interpolate, "n", {S(2, 24, 3, 4)}, {0, 1}, {2}},
+    {"interpolate", "bilinear, smaller", run_interpolate, "n", {S(2, 3, 9, 8)}, {EG_HW(4, 3), 1}, {0}},
+    {"interpolate", "bilinear, corners", run_interpolate, "n", {S(2, 3, 4, 5)}, {EG_HW(7, 9), 1, 1}, {0}},
+    {"interpolate", "bilinear, from one pixel", run_interpolate, "n", {S(2, 5, 1, 1)}, {EG_HW(3, 1), 1, 1}, {0}},
+    {"interpolate", "bilinear, by 0.6", run_interpolate, "n", {S(1, 36, 6, 7)}, {0, 1}, {0.6}},
+    {"interpolate", "row-major", run_interpolate, "w", {S(2, 3, 4, 5)}, {EG_HW(5, 7), 1}, {0}},
+    {"pixel_shuffle", "", run_pixel_shuffle, "n", {S(2, 12, 3, 2)}, {2}, {0}},
+    {"pixel_shuffle", "row-major", run_pixel_shuffle, "w", {S(1, 9, 2, 3)}, {3}, {0}},
+    {"pixel_unshuffle", "", run_pixel_unshuffle, "n", {S(2, 3, 6, 3)}, {3}, {0}},
 
     {"relu", "", run_relu, "n", {S(2, 3, 5, 4)}, {0}, {0}},
     {"relu", "row-major", run_relu, "w", {S(2, 3, 5, 4)}, {0}, {0}},
@@ -393,6 +655,27 @@ static const op_case op_cases[] = {
      {3},
      {0}},
     {"weighted_sum", "two layouts", run_weighted_sum, "nwn", {S(2, 3, 4, 5), S(2, 3, 4, 5), S(2)}, {2}, {0}},
+    {"norm_add",
+     "3",
+     run_norm_add,
+     "nnnnn",
+     {S(2, 3, 4, 5), S(2, 3, 4, 5), S(3), S(3), S(3)},
+     {1},
+     {0}},
+    {"norm_add", "first, 24", run_norm_add, "n-N", {S(2, 24, 3, 2), NONE, S(2)}, {0}, {0}},
+    {"norm_add", "36, bias only", run_norm_add, "nnn-n", {S(2, 36, 3, 2), S(2, 36, 3, 2), S(2), NONE, S(36)}, {1}, {0}},
+    {"norm_add", "(N, C)", run_norm_add, "nnnn", {S(7, 5), S(7, 5), S(4), S(5)}, {3}, {0}},
+    {"norm_add", "row-major", run_norm_add, "wnn", {S(2, 3, 4, 5), S(2, 3, 4, 5), S(1)}, {0}, {0}},
+    {"norm_add",
+     "three terms",
+     run_norm_add_twice,
+     "nnnnn",
+     {S(2, 3, 4, 5), S(2, 3, 4, 5), S(3), S(3), S(3)},
+     {2},
+     {0}},
+    {"weighted_add", "two", run_weighted_add, "nnn", {S(2, 3, 4, 5), S(2, 3, 4, 5), S(3)}, {2}, {0}},
+    {"weighted_add", "first", run_weighted_add, "n-n", {S(3, 5), NONE, S(1)}, {0}, {0}},
+    {"weighted_add", "two layouts", run_weighted_add, "wnn", {S(2, 3, 4, 5), S(2, 3, 4, 5), S(2)}, {0}, {0}},
     {"weighted_sum", "one", run_weighted_sum, "nn", {S(7), S(1)}, {1}, {0}},
     {"weighted_sum", "none among them", run_weighted_sum, "-n-nn", {NONE, S(3, 5), NONE, S(3, 5), S(4)}, {4}, {0}},
 

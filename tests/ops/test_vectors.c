@@ -280,6 +280,61 @@ static eg_tensor *run_nll_loss(const json_t *c, eg_tensor *const *in)
     return eg_f_nll_loss(in[0], in[1], in[2], .reduction = (eg_reduction)vector_number(c, "reduction"));
 }
 
+/* ---- layers.json ---- */
+
+static eg_tensor *run_conv1d(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_conv1d(in[0], in[1], in[2], .stride = (int64_t)vector_number(c, "stride"),
+                       .padding = (int64_t)vector_number(c, "padding"),
+                       .dilation = (int64_t)vector_number(c, "dilation"),
+                       .groups = (int64_t)vector_number(c, "groups"));
+}
+
+static eg_tensor *run_conv_transpose2d(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_conv_transpose2d(in[0], in[1], in[2], .stride = vector_hw(c, "stride"),
+                                 .padding = vector_hw(c, "padding"), .output_padding = vector_hw(c, "output_padding"),
+                                 .dilation = vector_hw(c, "dilation"), .groups = (int64_t)vector_number(c, "groups"));
+}
+
+static eg_tensor *run_group_norm(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_group_norm(in[0], (int64_t)vector_number(c, "groups"), in[1], in[2], .eps = 1e-3);
+}
+
+static eg_tensor *run_instance_norm(const json_t *c, eg_tensor *const *in)
+{
+    (void)c;
+    return eg_f_instance_norm(in[0], in[1], in[2], .eps = 1e-3);
+}
+
+static eg_tensor *run_layer_norm(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_layer_norm(in[0], vector_integers(vector_param(c, "shape")), in[1], in[2], .eps = 1e-3);
+}
+
+static eg_tensor *run_interpolate(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_interpolate(in[0], .size = vector_hw(c, "size"), .scale_factor = vector_number(c, "scale"),
+                            .mode = vector_flag(c, "bilinear") ? EG_BILINEAR : EG_NEAREST,
+                            .align_corners = vector_flag(c, "corners"));
+}
+
+static eg_tensor *run_pixel_shuffle(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_pixel_shuffle(in[0], (int64_t)vector_number(c, "factor"));
+}
+
+static eg_tensor *run_pixel_unshuffle(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_pixel_unshuffle(in[0], (int64_t)vector_number(c, "factor"));
+}
+
+static eg_tensor *run_weight_norm(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_weight_norm(in[0], in[1], (int)vector_number(c, "dim"));
+}
+
 static const vector_op_runner runners[] = {
     {"functions", "function", {"x"}, run_function},
     {"functions", "prelu", {"x", "weight"}, run_prelu},
@@ -322,6 +377,15 @@ static const vector_op_runner runners[] = {
     {"ops", "cross_entropy", {"x", "target"}, run_cross_entropy},
     {"ops", "mse_loss", {"a", "b"}, run_mse_loss},
     {"ops", "linear", {"x", "w", "b"}, run_linear},
+    {"layers", "conv1d", {"x", "w", "b"}, run_conv1d},
+    {"layers", "conv_transpose2d", {"x", "w", "b"}, run_conv_transpose2d},
+    {"layers", "group_norm", {"x", "w", "b"}, run_group_norm},
+    {"layers", "instance_norm", {"x", "w", "b"}, run_instance_norm},
+    {"layers", "layer_norm", {"x", "w", "b"}, run_layer_norm},
+    {"layers", "interpolate", {"x"}, run_interpolate},
+    {"layers", "pixel_shuffle", {"x"}, run_pixel_shuffle},
+    {"layers", "pixel_unshuffle", {"x"}, run_pixel_unshuffle},
+    {"layers", "weight_norm", {"v", "g"}, run_weight_norm},
 };
 
 static eg_tensor *input(eg_context *ctx, const json_t *c, const char *name, const setup *s)
@@ -330,7 +394,7 @@ static eg_tensor *input(eg_context *ctx, const json_t *c, const char *name, cons
         return eg_none;
     bool labels = strcmp(name, "target") == 0 && !eg_shape_equal(vector_shape(c, name), vector_shape(c, "x"));
     labels |= strcmp(name, "index") == 0;
-    bool weight = strcmp(vector_op(c), "conv2d") == 0 && strcmp(name, "w") == 0;
+    bool weight = strncmp(vector_op(c), "conv", 4) == 0 && strcmp(name, "w") == 0;
     eg_tensor *t = vector_tensor(ctx, c, name, labels ? EG_I64 : s->dtype, weight ? EG_LAYOUT_ROW_MAJOR : s->layout);
     char gradient[32];
     snprintf(gradient, sizeof gradient, "d%s", name);

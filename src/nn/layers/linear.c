@@ -5,12 +5,17 @@
 
 eg_status eg__add_weight_and_bias(eg_module *m, eg_tensor **weight, eg_tensor **bias, eg_shape shape, bool no_bias)
 {
+    return eg__add_weight_and_biases(m, weight, bias, shape, no_bias ? 0 : shape.dims[0]);
+}
+
+eg_status eg__add_weight_and_biases(eg_module *m, eg_tensor **weight, eg_tensor **bias, eg_shape shape, int64_t biases)
+{
     eg_tensor *w = eg_empty(m->ctx, EG_F32, shape, EG_LAYOUT_ROW_MAJOR);
     EG_TRY(eg_module_add_parameter(m, "weight", weight, w));
     EG_TRY(eg_init_kaiming_uniform(w, sqrt(5)));
-    if (no_bias)
+    if (biases == 0)
         return eg_module_add_parameter(m, "bias", bias, eg_none);
-    eg_tensor *b = eg_empty(m->ctx, EG_F32, EG_SHAPE(shape.dims[0]), EG_LAYOUT_ROW_MAJOR);
+    eg_tensor *b = eg_empty(m->ctx, EG_F32, EG_SHAPE(biases), EG_LAYOUT_ROW_MAJOR);
     EG_TRY(eg_module_add_parameter(m, "bias", bias, b));
     double bound = 1 / sqrt((double)(eg_tensor_numel(w) / shape.dims[0]));
     return eg_init_uniform(b, -bound, bound);

@@ -104,6 +104,12 @@ eg_status eg__cpu_norm_add_backward(const eg__norm_term *, const eg_tensor *, eg
 eg_status eg__cpu_copy(const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_accumulate(const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_fill(eg_tensor *, double);
+eg_status eg__cpu_group_norm(const eg__group_norm *, const eg_tensor *, const eg_tensor *, const eg_tensor *,
+                             eg_tensor *, eg_tensor *, eg_tensor *);
+eg_status eg__cpu_group_norm_backward(const eg__group_norm *, const eg_tensor *, const eg_tensor *, const eg_tensor *,
+                                      const eg_tensor *, const eg_tensor *, eg_tensor *, eg_tensor *, eg_tensor *);
+eg_status eg__cpu_interpolate(const eg__interpolate *, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_interpolate_backward(const eg__interpolate *, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_max_pool2d(const eg__window *, const eg_tensor *, eg_tensor *, eg_tensor **);
 eg_status eg__cpu_max_pool2d_backward(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *, bool);
 eg_status eg__cpu_avg_pool2d(const eg__window *, const eg_tensor *, eg_tensor *);

@@ -1,47 +1,163 @@
 /*
  * tensor/cpu/norm.c - batch normalization where channels are innermost in memory: rows of C numbers.
- * Loops run over long rows (rows.h). ReLU's mask in backward is recomputed from x by the same expression as in forward,
- * so no workspace is needed.
+ *
+ * With few channels a row is shorter than a vector register likes, so loops run over "long rows": as many rows side by
+ * side as make at least LONG numbers, with the per-channel factors repeated. Sums go over blocks of rows of a fixed
+ * size; the blocks' results are joined in order, in double. ReLU's mask in backward is recomputed from x by the same
+ * expression as in forward, so no workspace is needed.
  */
-#include "tensor/cpu/rows.h"
+#include "tensor/cpu/norm.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Per-channel factors, each repeated over a long row: y = (x - mean) * scale + shift. */
-typedef struct norm_work {
-    eg__rows rows;
-    bool relu;
-    const float *x, *dy;
-    float *y;                    /* or dx */
-    float *mean, *scale, *shift; /* [width] */
-    float *back, *lift;          /* [width] backward: dx = scale dy - (x - mean) back - lift */
-    float *partial;              /* [blocks][2][width] */
-    void *memory;
-    size_t bytes;
-} norm_work;
+#define LONG 64
+#define BLOCK_NUMBERS 8192
 
-static eg_status work_make(norm_work *w, const eg_tensor *x, bool sums)
+size_t eg__norm_plan(eg__norm_work *w, int64_t rows, int64_t channels, bool sums)
 {
-    *w = (norm_work){.rows = eg__rows_of(x), .x = eg__f32(x)};
-    int64_t width = w->rows.width;
-    w->bytes = (size_t)(width * 5 + (sums ? w->rows.blocks * 2 * width : 0)) * sizeof(float);
-    float *memory = w->memory = eg__pool_take(x->ctx, w->bytes);
-    if (!memory)
-        return EG_ENOMEM;
+    int64_t repeat = EG_MAX(1, LONG / channels), width = channels * repeat;
+    int64_t block = EG_MAX(1, BLOCK_NUMBERS / width) * repeat, blocks = (rows + block - 1) / block;
+    *w = (eg__norm_work){
+        .rows = rows, .channels = channels, .repeat = repeat, .width = width, .block = block, .blocks = blocks};
+    return (size_t)(width * 5 + (sums ? blocks * 2 * width : 0));
+}
+
+void eg__norm_place(eg__norm_work *w, float *memory)
+{
     w->mean = memory;
-    w->scale = memory + width;
-    w->shift = memory + 2 * width;
-    w->back = memory + 3 * width;
-    w->lift = memory + 4 * width;
-    w->partial = memory + 5 * width;
+    w->scale = memory + w->width;
+    w->shift = memory + 2 * w->width;
+    w->back = memory + 3 * w->width;
+    w->lift = memory + 4 * w->width;
+    w->partial = memory + 5 * w->width;
+}
+
+eg_status eg__norm_work_make(eg__norm_work *w, const eg_tensor *x, bool sums)
+{
+    int64_t channels = x->shape.dims[1];
+    size_t bytes = eg__norm_plan(w, eg_shape_numel(x->shape) / channels, channels, sums) * sizeof(float);
+    w->memory = eg__pool_take(x->ctx, bytes);
+    if (!w->memory)
+        return EG_ENOMEM;
+    eg__norm_place(w, w->memory);
+    w->x = eg__f32(x);
+    w->ctx = x->ctx;
+    w->bytes = bytes;
     return EG_OK;
 }
 
-static void work_free(norm_work *w)
+void eg__norm_work_free(eg__norm_work *w)
 {
     if (w->memory)
-        eg__pool_give(w->rows.ctx, w->memory, w->bytes);
+        eg__pool_give(w->ctx, w->memory, w->bytes);
+}
+
+void eg__norm_repeat(const eg__norm_work *w, float *line)
+{
+    for (int64_t i = w->channels; i < w->width; i++)
+        line[i] = line[i - w->channels];
+}
+
+/* Adds up the repeats of a long row, and all that a shorter last long row left at zero. */
+double eg__norm_fold(const eg__norm_work *w, const float *line, int64_t channel)
+{
+    double sum = 0;
+    for (int64_t i = channel; i < w->width; i += w->channels)
+        sum += (double)line[i];
+    return sum;
+}
+
+/* ---- statistics: sum of a block, then squares of the distances from the block's own mean ---- */
+
+EG__CLONES static void add_lines(float *restrict sum, const float *restrict x, int64_t n, int64_t width)
+{
+    memset(sum, 0, (size_t)width * sizeof(float));
+    int64_t at = 0;
+    for (; at + 4 * width <= n; at += 4 * width) {
+        const float *restrict r = x + at;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++)
+            sum[i] += (r[i] + r[i + width]) + (r[i + 2 * width] + r[i + 3 * width]);
+    }
+    for (; at < n; at += width) {
+        int64_t left = EG_MIN(width, n - at);
+#pragma omp simd
+        for (int64_t i = 0; i < left; i++)
+            sum[i] += x[at + i];
+    }
+}
+
+static inline float squared(float x)
+{
+    return x * x;
+}
+
+EG__CLONES static void add_squares(float *restrict sum, const float *restrict x, const float *restrict mean, int64_t n,
+                                   int64_t width)
+{
+    memset(sum, 0, (size_t)width * sizeof(float));
+    int64_t at = 0;
+    for (; at + 2 * width <= n; at += 2 * width) {
+        const float *restrict r = x + at;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++)
+            sum[i] += squared(r[i] - mean[i]) + squared(r[i + width] - mean[i]);
+    }
+    for (; at < n; at += width) {
+        int64_t left = EG_MIN(width, n - at);
+#pragma omp simd
+        for (int64_t i = 0; i < left; i++)
+            sum[i] += squared(x[at + i] - mean[i]);
+    }
+}
+
+int64_t eg__norm_block_rows(const eg__norm_work *w, int64_t b)
+{
+    return EG_MIN(w->block, w->rows - b * w->block);
+}
+
+/* partial[b] = {block's mean, squares around it}; the mean is repeated, the squares are not folded yet. */
+void eg__norm_statistics(void *arg, int64_t begin, int64_t end)
+{
+    const eg__norm_work *w = arg;
+    for (int64_t b = begin; b < end; b++) {
+        int64_t rows = eg__norm_block_rows(w, b), n = rows * w->channels;
+        const float *x = w->x + b * w->block * w->channels;
+        float *mean = w->partial + b * 2 * w->width, *squares = mean + w->width;
+        add_lines(mean, x, n, w->width);
+        for (int64_t c = 0; c < w->channels; c++)
+            mean[c] = (float)(eg__norm_fold(w, mean, c) / (double)rows);
+        eg__norm_repeat(w, mean);
+        add_squares(squares, x, mean, n, w->width);
+    }
+}
+
+/* Joins the blocks as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+ * variances" (1979). */
+static void join_statistics(const eg__norm_work *w, int64_t c, double *mean, double *var)
+{
+    double count = 0, m = 0, squares = 0;
+    for (int64_t b = 0; b < w->blocks; b++) {
+        const float *partial = w->partial + b * 2 * w->width;
+        double rows = (double)eg__norm_block_rows(w, b), distance = (double)partial[c] - m, total = count + rows;
+        m += distance * rows / total;
+        squares += eg__norm_fold(w, partial + w->width, c) + distance * distance * count * rows / total;
+        count = total;
+    }
+    *mean = m;
+    *var = squares / count;
+}
+
+void eg__norm_batch_statistics(eg__norm_work *w, eg_tensor *mean, eg_tensor *var)
+{
+    eg__for_each(w->ctx, w->blocks, w->rows * w->channels, eg__norm_statistics, w);
+    for (int64_t c = 0; c < w->channels; c++) {
+        double m, v;
+        join_statistics(w, c, &m, &v);
+        eg__f32(mean)[c * mean->strides[0]] = (float)m;
+        eg__f32(var)[c * var->strides[0]] = (float)v;
+    }
 }
 
 /* ---- y ---- */
@@ -51,22 +167,34 @@ static inline float normalized(float x, float mean, float scale, float shift)
     return (x - mean) * scale + shift;
 }
 
-EG__CLONES static void normalize_rows(const norm_work *w, const float *x, float *y, int64_t n)
+EG__CLONES static void normalize_rows(const eg__norm_work *w, const float *x, float *y, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
-    for (int64_t at = 0; at < n; at += w->rows.width) {
-        int64_t left = EG_MIN(w->rows.width, n - at);
+    for (int64_t at = 0; at < n; at += w->width) {
+        int64_t left = EG_MIN(w->width, n - at);
 #pragma omp simd
         for (int64_t i = 0; i < left; i++)
             y[at + i] = normalized(x[at + i], mean[i], scale[i], shift[i]);
     }
 }
 
-EG__CLONES static void normalize_rows_relu(const norm_work *w, const float *x, float *y, int64_t n)
+/* sum may be y. */
+EG__CLONES static void normalize_rows_add(const eg__norm_work *w, const float *x, const float *sum, float *y, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
-    for (int64_t at = 0; at < n; at += w->rows.width) {
-        int64_t left = EG_MIN(w->rows.width, n - at);
+    for (int64_t at = 0; at < n; at += w->width) {
+        int64_t left = EG_MIN(w->width, n - at);
+#pragma omp simd
+        for (int64_t i = 0; i < left; i++)
+            y[at + i] = sum[at + i] + normalized(x[at + i], mean[i], scale[i], shift[i]);
+    }
+}
+
+EG__CLONES static void normalize_rows_relu(const eg__norm_work *w, const float *x, float *y, int64_t n)
+{
+    const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
+    for (int64_t at = 0; at < n; at += w->width) {
+        int64_t left = EG_MIN(w->width, n - at);
 #pragma omp simd
         for (int64_t i = 0; i < left; i++) {
             float v = normalized(x[at + i], mean[i], scale[i], shift[i]);
@@ -75,26 +203,33 @@ EG__CLONES static void normalize_rows_relu(const norm_work *w, const float *x, f
     }
 }
 
-static void normalize_blocks(void *arg, int64_t begin, int64_t end)
+void eg__norm_normalize(void *arg, int64_t begin, int64_t end)
 {
-    const norm_work *w = arg;
-    int64_t from = begin * w->rows.block, rows = EG_MIN(end * w->rows.block, w->rows.n) - from;
-    (w->relu ? normalize_rows_relu : normalize_rows)(w, w->x + from * w->rows.channels, w->y + from * w->rows.channels,
-                                                     rows * w->rows.channels);
+    const eg__norm_work *w = arg;
+    int64_t from = begin * w->block * w->channels, n = EG_MIN(end * w->block, w->rows) * w->channels - from;
+    if (w->sum)
+        normalize_rows_add(w, w->x + from, w->sum + from, w->y + from, n);
+    else
+        (w->relu ? normalize_rows_relu : normalize_rows)(w, w->x + from, w->y + from, n);
 }
 
-static void set_factors(norm_work *w, const eg__batch_norm *bn, const eg_tensor *gamma, const eg_tensor *beta,
+static void set_factors(eg__norm_work *w, const eg__batch_norm *bn, const eg_tensor *gamma, const eg_tensor *beta,
                         const eg_tensor *mean, const eg_tensor *var)
 {
     w->relu = bn->relu;
-    for (int64_t c = 0; c < w->rows.channels; c++) {
+    for (int64_t c = 0; c < w->channels; c++) {
         w->mean[c] = eg__channel_of(mean, c, 0);
         w->scale[c] = (float)((double)eg__channel_of(gamma, c, 1) / sqrt((double)eg__channel_of(var, c, 0) + bn->eps));
         w->shift[c] = eg__channel_of(beta, c, 0);
     }
-    eg__rows_repeat(&w->rows, w->mean);
-    eg__rows_repeat(&w->rows, w->scale);
-    eg__rows_repeat(&w->rows, w->shift);
+    eg__norm_repeat(w, w->mean);
+    eg__norm_repeat(w, w->scale);
+    eg__norm_repeat(w, w->shift);
+}
+
+bool eg__in_rows(const eg_tensor *x)
+{
+    return eg__is_dense(x) && (x->shape.dims[1] == 1 || x->strides[1] == 1);
 }
 
 static const eg_tensor *to_rows(const eg_tensor *x, eg_tensor **owned)
@@ -117,15 +252,15 @@ static eg_status forward(const eg__batch_norm *bn, const eg_tensor *x, const eg_
                          eg_tensor *batch_mean, eg_tensor *batch_var, const eg_tensor *mean, const eg_tensor *var,
                          eg_tensor *y)
 {
-    if (batch_mean)
-        EG_TRY(eg__cpu_batch_statistics(x, batch_mean, batch_var));
-    norm_work w;
-    EG_TRY(work_make(&w, x, false));
-    int64_t numel = w.rows.n * w.rows.channels;
+    eg__norm_work w;
+    EG_TRY(eg__norm_work_make(&w, x, batch_mean != NULL));
+    int64_t numel = w.rows * w.channels;
     w.y = eg__f32(y);
+    if (batch_mean)
+        eg__norm_batch_statistics(&w, batch_mean, batch_var);
     set_factors(&w, bn, gamma, beta, mean, var);
-    eg__for_each(x->ctx, w.rows.blocks, numel, normalize_blocks, &w);
-    work_free(&w);
+    eg__for_each(x->ctx, w.blocks, numel, eg__norm_normalize, &w);
+    eg__norm_work_free(&w);
     return EG_OK;
 }
 
@@ -163,15 +298,15 @@ eg_status eg__cpu_batch_norm_eval(const eg__batch_norm *bn, const eg_tensor *x, 
 /* ---- backward ---- */
 
 /* sums: {dy (x - mean), dy}, dy behind the ReLU. */
-EG__CLONES static void add_gradients(const norm_work *w, float *restrict scaled, float *restrict plain, const float *x,
-                                     const float *dy, int64_t n)
+EG__CLONES static void add_gradients(const eg__norm_work *w, float *restrict scaled, float *restrict plain,
+                                     const float *x, const float *dy, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
     float low = w->relu ? 0.0f : -INFINITY;
-    memset(scaled, 0, (size_t)w->rows.width * sizeof(float));
-    memset(plain, 0, (size_t)w->rows.width * sizeof(float));
-    for (int64_t at = 0; at < n; at += w->rows.width) {
-        int64_t left = EG_MIN(w->rows.width, n - at);
+    memset(scaled, 0, (size_t)w->width * sizeof(float));
+    memset(plain, 0, (size_t)w->width * sizeof(float));
+    for (int64_t at = 0; at < n; at += w->width) {
+        int64_t left = EG_MIN(w->width, n - at);
 #pragma omp simd
         for (int64_t i = 0; i < left; i++) {
             float v = x[at + i], d = normalized(v, mean[i], scale[i], shift[i]) > low ? dy[at + i] : 0.0f;
@@ -181,22 +316,23 @@ EG__CLONES static void add_gradients(const norm_work *w, float *restrict scaled,
     }
 }
 
-static void gradient_blocks(void *arg, int64_t begin, int64_t end)
+void eg__norm_gradients(void *arg, int64_t begin, int64_t end)
 {
-    const norm_work *w = arg;
+    const eg__norm_work *w = arg;
     for (int64_t b = begin; b < end; b++) {
-        int64_t from = b * w->rows.block * w->rows.channels;
-        float *partial = w->partial + b * 2 * w->rows.width;
-        add_gradients(w, partial, partial + w->rows.width, w->x + from, w->dy + from, eg__rows_in_block(&w->rows, b) * w->rows.channels);
+        int64_t from = b * w->block * w->channels;
+        float *partial = w->partial + b * 2 * w->width;
+        add_gradients(w, partial, partial + w->width, w->x + from, w->dy + from,
+                      eg__norm_block_rows(w, b) * w->channels);
     }
 }
 
-EG__CLONES static void gradient_rows(const norm_work *w, const float *x, const float *dy, float *dx, int64_t n)
+EG__CLONES static void gradient_rows(const eg__norm_work *w, const float *x, const float *dy, float *dx, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift, *back = w->back, *lift = w->lift;
     float low = w->relu ? 0.0f : -INFINITY;
-    for (int64_t at = 0; at < n; at += w->rows.width) {
-        int64_t left = EG_MIN(w->rows.width, n - at);
+    for (int64_t at = 0; at < n; at += w->width) {
+        int64_t left = EG_MIN(w->width, n - at);
 #pragma omp simd
         for (int64_t i = 0; i < left; i++) {
             float v = x[at + i], d = normalized(v, mean[i], scale[i], shift[i]) > low ? dy[at + i] : 0.0f;
@@ -205,22 +341,22 @@ EG__CLONES static void gradient_rows(const norm_work *w, const float *x, const f
     }
 }
 
-static void gradient_input_blocks(void *arg, int64_t begin, int64_t end)
+void eg__norm_input_gradient(void *arg, int64_t begin, int64_t end)
 {
-    const norm_work *w = arg;
-    int64_t from = begin * w->rows.block * w->rows.channels, to = EG_MIN(end * w->rows.block, w->rows.n) * w->rows.channels;
+    const eg__norm_work *w = arg;
+    int64_t from = begin * w->block * w->channels, to = EG_MIN(end * w->block, w->rows) * w->channels;
     gradient_rows(w, w->x + from, w->dy + from, w->y + from, to - from);
 }
 
 /* dgamma and dbeta of the channels; and the factors that carry them back through the statistics, when these are x's. */
-static void set_gradients(norm_work *w, const eg__batch_norm *bn, bool batch, const eg_tensor *var, eg_tensor *dgamma,
-                          eg_tensor *dbeta)
+static void set_gradients(eg__norm_work *w, const eg__batch_norm *bn, bool batch, const eg_tensor *var,
+                          eg_tensor *dgamma, eg_tensor *dbeta)
 {
-    for (int64_t c = 0; c < w->rows.channels; c++) {
-        double scaled = 0, plain = 0, variance = (double)eg__channel_of(var, c, 0) + bn->eps, n = (double)w->rows.n;
-        for (int64_t b = 0; b < w->rows.blocks; b++) {
-            scaled += eg__rows_fold(&w->rows, w->partial + b * 2 * w->rows.width, c);
-            plain += eg__rows_fold(&w->rows, w->partial + (b * 2 + 1) * w->rows.width, c);
+    for (int64_t c = 0; c < w->channels; c++) {
+        double scaled = 0, plain = 0, variance = (double)eg__channel_of(var, c, 0) + bn->eps, n = (double)w->rows;
+        for (int64_t b = 0; b < w->blocks; b++) {
+            scaled += eg__norm_fold(w, w->partial + b * 2 * w->width, c);
+            plain += eg__norm_fold(w, w->partial + (b * 2 + 1) * w->width, c);
         }
         if (dgamma)
             eg__f32(dgamma)[c * dgamma->strides[0]] = (float)(scaled / sqrt(variance));
@@ -229,8 +365,8 @@ static void set_gradients(norm_work *w, const eg__batch_norm *bn, bool batch, co
         w->back[c] = batch ? (float)((double)w->scale[c] * scaled / (variance * n)) : 0.0f;
         w->lift[c] = batch ? (float)((double)w->scale[c] * plain / n) : 0.0f;
     }
-    eg__rows_repeat(&w->rows, w->back);
-    eg__rows_repeat(&w->rows, w->lift);
+    eg__norm_repeat(w, w->back);
+    eg__norm_repeat(w, w->lift);
 }
 
 typedef struct backward_args {
@@ -242,21 +378,21 @@ typedef struct backward_args {
 
 static eg_status backward(const backward_args *a)
 {
-    norm_work w;
-    EG_TRY(work_make(&w, a->x, true));
-    int64_t numel = w.rows.n * w.rows.channels;
+    eg__norm_work w;
+    EG_TRY(eg__norm_work_make(&w, a->x, true));
+    int64_t numel = w.rows * w.channels;
     w.dy = eg__f32(a->dy);
     set_factors(&w, a->bn, a->gamma, a->beta, a->mean, a->var);
     if (a->batch || a->dgamma || a->dbeta)
-        eg__for_each(w.rows.ctx, w.rows.blocks, numel, gradient_blocks, &w);
+        eg__for_each(w.ctx, w.blocks, numel, eg__norm_gradients, &w);
     else
-        memset(w.partial, 0, (size_t)(w.rows.blocks * 2 * w.rows.width) * sizeof(float));
+        memset(w.partial, 0, (size_t)(w.blocks * 2 * w.width) * sizeof(float));
     set_gradients(&w, a->bn, a->batch, a->var, a->dgamma, a->dbeta);
     if (a->dx) {
         w.y = eg__f32(a->dx);
-        eg__for_each(w.rows.ctx, w.rows.blocks, numel, gradient_input_blocks, &w);
+        eg__for_each(w.ctx, w.blocks, numel, eg__norm_input_gradient, &w);
     }
-    work_free(&w);
+    eg__norm_work_free(&w);
     return EG_OK;
 }
 

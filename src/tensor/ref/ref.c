@@ -64,6 +64,19 @@ static eg_status batch_norm_eval_backward(const eg__batch_norm *bn, const eg_ten
     DISPATCH(x, batch_norm_eval_backward, bn, x, gamma, beta, mean, var, dy, dx, dgamma, dbeta);
 }
 
+static eg_status group_norm(const eg__group_norm *gn, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
+                            eg_tensor *mean, eg_tensor *rstd, eg_tensor *y)
+{
+    DISPATCH(x, group_norm, gn, x, gamma, beta, mean, rstd, y);
+}
+
+static eg_status group_norm_backward(const eg__group_norm *gn, const eg_tensor *x, const eg_tensor *gamma,
+                                     const eg_tensor *mean, const eg_tensor *rstd, const eg_tensor *dy, eg_tensor *dx,
+                                     eg_tensor *dgamma, eg_tensor *dbeta)
+{
+    DISPATCH(x, group_norm_backward, gn, x, gamma, mean, rstd, dy, dx, dgamma, dbeta);
+}
+
 static eg_status max_pool2d(const eg__window *win, const eg_tensor *x, eg_tensor *y, eg_tensor **workspace)
 {
     DISPATCH(x, max_pool2d, win, x, y, workspace);
@@ -93,6 +106,16 @@ static eg_status adaptive_avg_pool2d(const eg_tensor *x, eg_tensor *y)
 static eg_status adaptive_avg_pool2d_backward(const eg_tensor *dy, eg_tensor *dx)
 {
     DISPATCH(dy, adaptive_avg_pool2d_backward, dy, dx);
+}
+
+static eg_status interpolate(const eg__interpolate *ip, const eg_tensor *x, eg_tensor *y)
+{
+    DISPATCH(x, interpolate, ip, x, y);
+}
+
+static eg_status interpolate_backward(const eg__interpolate *ip, const eg_tensor *dy, eg_tensor *dx)
+{
+    DISPATCH(dy, interpolate_backward, ip, dy, dx);
 }
 
 static eg_status unary(eg__unary op, double a, double b, const eg_tensor *x, eg_tensor *y)
@@ -239,12 +262,16 @@ const eg_kernels eg__ref_kernels = {
     .batch_norm_eval = batch_norm_eval,
     .batch_norm_backward = batch_norm_backward,
     .batch_norm_eval_backward = batch_norm_eval_backward,
+    .group_norm = group_norm,
+    .group_norm_backward = group_norm_backward,
     .max_pool2d = max_pool2d,
     .max_pool2d_backward = max_pool2d_backward,
     .avg_pool2d = avg_pool2d,
     .avg_pool2d_backward = avg_pool2d_backward,
     .adaptive_avg_pool2d = adaptive_avg_pool2d,
     .adaptive_avg_pool2d_backward = adaptive_avg_pool2d_backward,
+    .interpolate = interpolate,
+    .interpolate_backward = interpolate_backward,
     .unary = unary,
     .unary_backward = unary_backward,
     .binary = binary,
