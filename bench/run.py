@@ -1,57 +1,218 @@
-"""Runs benchmark cases, each beside its peers in the same run at the same thread count; prints one JSON line a case and peer.
+"""Runs benchmark cases, each beside its peers in the same run at the same number of threads.
 
-usage: python3 bench/run.py BUILD_DIR [CASE...]
-Seconds are medians of steps after two to warm up; spread = (largest - smallest) / median. ratio = peer_s / engraft_s.
+usage: python3 bench/run.py BUILD_DIR [--alone] [--rounds N] [--steps N] [CASE...]      (no case: all of them)
+
+Prints one JSON line a case and peer, and for people a table at the end. engraft and the peers take turns for some
+rounds, each time in a process of its own; seconds are medians of all steps after warming up, spread is (90th
+percentile - 10th) / median. ratio = peer_s / engraft_s. roofline is the share of engraft_s that the step takes at the
+least, by counted operations and bytes and this machine's rates (see bench/bench.c).
+--alone runs engraft only, --rounds and --steps replace a case's own numbers.
+
+Neither side gets settings that its users would not have: OMP_NUM_THREADS is the number of threads, OMP_WAIT_POLICY is
+what the environment says. Both sides are faster without one (threads that spin) than with "passive" on a quiet machine,
+and both are much slower so on a busy one.
 """
+import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-STEPS = "5"
-# case: (threads, arguments of the program and of the peer: batch, layers, channels, size)
-DARTS = {
-    "darts_step": ("2", ["64", "8", "16", "32"]),
-    "darts_step_1t": ("1", ["64", "8", "16", "32"]),
-    "darts_tiny": ("2", ["16", "3", "4", "16"]),
+
+
+class Peer:
+    """A variant of the PyTorch side, or of engraft itself; `least` is the ratio that we want to have at least."""
+
+    def __init__(self, name, arguments="", least=None, engraft=False):
+        self.name, self.arguments, self.least, self.engraft = name, arguments.split(), least, engraft
+
+
+class Case:
+    def __init__(self, family, arguments, peers, threads=2, steps=5, rounds=3):
+        self.family, self.arguments, self.peers = family, arguments.split(), peers
+        self.threads, self.steps, self.rounds = threads, steps, rounds
+
+
+def layouts(nchw, nhwc):
+    return [Peer("nchw", "layout=nchw", nchw), Peer("nhwc", "layout=nhwc", nhwc)]
+
+
+PAPER = "batch=64 layers=8 channels=16 size=32 warmup=1"
+CASES = {
+    "darts_step": Case("darts", PAPER, layouts(8, 3), steps=3, rounds=2),
+    "darts_step_low": Case("darts", f"{PAPER} memory=low", [Peer("full", "memory=full", 1 / 1.4, engraft=True)],
+                           steps=3, rounds=2),
+    "darts_step_1t": Case("darts", PAPER, layouts(7, 2.5), threads=1, steps=3, rounds=2),
+    "darts_tiny": Case("darts", "batch=16 layers=3 channels=4 size=16", layouts(8, 8), steps=10),
+    "spos_darts": Case("spos", "space=darts", layouts(4, 2), steps=10),
+    "spos_mobile": Case("spos", "space=mobile", layouts(4, 2), steps=10),
+    "resnet20_train": Case("train", "net=resnet20", layouts(1.7, 1.3), steps=10),
+    "mobilenet_train": Case("train", "net=mobilenet", layouts(3.5, 2.2), steps=20),
+    "mlp": Case("train", "net=mlp", [Peer("", "", 3)], steps=300),
+    "mlp_1t": Case("train", "net=mlp", [Peer("", "", 3)], threads=1, steps=300),
+    "mlp_tiny": Case("train", "net=mlp sizes=16-16-16-4 classes=4 batch=8", [Peer("", "", 15)], steps=2000),
+    "resnet20_infer": Case("infer", "net=resnet20 batch=1 warmup=10",
+                           [*layouts(6, 6), Peer("jit", "jit=1"), Peer("nchw-unfolded", "layout=nchw fold=0")],
+                           steps=100),
+    "sgd": Case("optimizer", "kind=sgd", [Peer("default", "foreach=0", 3), Peer("foreach", "foreach=1", 3)], steps=100),
+    "adam": Case("optimizer", "kind=adam", [Peer("default", "foreach=0", 4), Peer("foreach", "foreach=1", 4)],
+                 steps=100),
+    "startup": Case("startup", "", [Peer("import torch")], threads=1, steps=10),
 }
 
 
-def run(command, threads):
-    environment = dict(os.environ, OMP_NUM_THREADS=threads, OMP_WAIT_POLICY=os.environ.get("OMP_WAIT_POLICY", "passive"))
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
-    return json.loads(done.stdout.strip().splitlines()[-1])
+def say(*words):
+    print("bench:", *words, file=sys.stderr, flush=True)
+
+
+def merge(results):
+    """One result of several rounds: all seconds, the largest peak, the best rates."""
+    merged = dict(results[0])
+    merged["seconds"] = [s for r in results for s in r["seconds"]]
+    for key in ("peak_mb", "macs_rate", "bytes_rate", "primitive_misses", "system_allocations"):
+        if key in merged:
+            merged[key] = max(r[key] for r in results)
+    return merged
+
+
+class Runner:
+    def __init__(self, build, case, options):
+        self.case = case
+        self.steps, self.rounds = options.steps or case.steps, options.rounds or case.rounds
+        self.program, self.engraft = f"{build}/bench/bench_engraft", f"{build}/engraft"
+        self.environment = dict(os.environ, OMP_NUM_THREADS=str(case.threads))
+
+    def json_of(self, command, arguments):
+        keys = [f"threads={self.case.threads}", f"steps={self.steps}"]
+        # the arguments of a peer replace those of its case
+        given = dict(a.split("=", 1) for a in [*self.case.arguments, *arguments])
+        done = subprocess.run([*command, self.case.family, *keys, *(f"{k}={v}" for k, v in given.items())],
+                              env=self.environment, stdout=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"'{' '.join(done.args)}' ended with status {done.returncode}")
+        return json.loads(done.stdout.strip().splitlines()[-1])
+
+    def startup(self, command):
+        """Start to end of a program."""
+        seconds = []
+        for i in range(self.steps + 1):
+            start = time.perf_counter()
+            with subprocess.Popen(command, env=self.environment, stdout=subprocess.DEVNULL) as process:
+                usage = os.wait4(process.pid, 0)[2]
+                process.returncode = 0
+            seconds.append(time.perf_counter() - start)
+        return {"seconds": seconds[1:], "peak_mb": usage.ru_maxrss // 1024, "params": 0}
+
+    def ours(self, arguments=()):
+        if self.case.family == "startup":
+            return self.startup([self.engraft, "--help"])
+        return self.json_of([self.program], arguments)
+
+    def peer(self, peer, ours):
+        if peer.engraft:
+            return dict(self.ours(peer.arguments), peer="engraft")
+        if self.case.family == "startup":
+            return dict(self.startup([sys.executable, "-c", "import torch"]), peer="python3")
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as paths:  # SPOS: those that engraft drew
+            json.dump(ours.get("paths"), paths)
+            paths.flush()
+            extra = [f"paths={paths.name}"] if "paths" in ours else []
+            return self.json_of([sys.executable, f"{HERE}/peers/peer.py"], [*peer.arguments, *extra])
+
+    def run(self, peers):
+        """Rounds of engraft, then each peer. Returns engraft's merged result and those of the peers."""
+        ours, theirs = [], [[] for _ in peers]
+        for _ in range(self.rounds):
+            ours.append(self.ours())
+            for peer, results in zip(peers, theirs):
+                results.append(self.peer(peer, ours[-1]))
+                if results[-1]["params"] != ours[-1]["params"]:
+                    raise RuntimeError(f"engraft trains {ours[-1]['params']} parameters, {peer.name or 'the peer'} "
+                                       f"{results[-1]['params']}")
+        return merge(ours), [merge(results) for results in theirs]
 
 
 def spread(seconds):
-    return round((max(seconds) - min(seconds)) / statistics.median(seconds), 3)
+    tenths = statistics.quantiles(seconds, n=10, method="inclusive") if len(seconds) > 1 else [seconds[0]]
+    return round((tenths[-1] - tenths[0]) / statistics.median(seconds), 3)
 
 
-def darts(build, case):
-    threads, arguments = DARTS[case]
-    ours = run([f"{build}/bench/bench_darts_step", threads, *arguments, STEPS], threads)
-    for layout in ("nchw", "nhwc"):
-        peer = run([sys.executable, f"{HERE}/peers/darts_step.py", threads, *arguments, layout, STEPS], threads)
-        if peer["params"] != ours["params"]:
-            sys.exit(f"bench: {case}: engraft's network has {ours['params']} parameters, the peer's {peer['params']}")
-        engraft_s, peer_s = statistics.median(ours["seconds"]), statistics.median(peer["seconds"])
-        print(json.dumps({
-            "case": case, "threads": int(threads), "params": ours["params"],
-            "engraft_s": round(engraft_s, 4), "engraft_spread": spread(ours["seconds"]),
-            "peer": peer["peer"], "peer_s": round(peer_s, 4), "peer_spread": spread(peer["seconds"]),
-            "ratio": round(peer_s / engraft_s, 2),
-            "engraft_peak_mb": ours["peak_mb"], "peer_peak_mb": peer["peak_mb"],
-        }), flush=True)
+def rounded(seconds):
+    return float(f"{seconds:.4g}")
+
+
+def roofline(ours, seconds):
+    """The share of the time that the counted work takes at the machine's rates; None where none was counted."""
+    if not ours.get("bytes"):
+        return None
+    return round(min(1, max(ours["macs"] / ours["macs_rate"], ours["bytes"] / ours["bytes_rate"]) / seconds), 3)
+
+
+def line(name, case, ours, peer, theirs):
+    engraft_s = statistics.median(ours["seconds"])
+    row = {"case": name, "threads": case.threads, "params": ours["params"],
+           "engraft_s": rounded(engraft_s), "engraft_spread": spread(ours["seconds"]),
+           "engraft_peak_mb": ours["peak_mb"], "roofline": roofline(ours, engraft_s)}
+    row.update((key, ours[key]) for key in ("primitive_misses", "system_allocations") if key in ours)
+    if theirs:
+        peer_s = statistics.median(theirs["seconds"])
+        row.update({"peer": "-".join(filter(None, [theirs["peer"], peer.name])), "peer_s": rounded(peer_s),
+                    "peer_spread": spread(theirs["seconds"]), "peer_peak_mb": theirs["peak_mb"],
+                    "peer_blas": theirs.get("blas"), "ratio": round(peer_s / engraft_s, 2),
+                    "least": peer.least and round(peer.least, 2)})
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def table(rows):
+    def milliseconds(s):
+        return f"{s * 1e3:.4g}" if s is not None else ""
+
+    cells = [("case", "threads", "engraft ms", "MB", "roofline", "peer", "peer ms", "MB", "ratio", "wanted")]
+    for r in rows:
+        cells.append((r["case"], r["threads"], milliseconds(r["engraft_s"]), r["engraft_peak_mb"], r["roofline"],
+                      r.get("peer"), milliseconds(r.get("peer_s")), r.get("peer_peak_mb"), r.get("ratio"),
+                      r.get("least")))
+    cells = [["" if c is None else str(c) for c in row] for row in cells]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    for row in cells:
+        print("  ".join(c.ljust(w) if i in (0, 5) else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))),
+              file=sys.stderr)
 
 
 def main():
-    build, cases = sys.argv[1], sys.argv[2:] or list(DARTS)
-    for case in cases:
-        if case not in DARTS:
-            sys.exit(f"bench: no case '{case}'; there are {', '.join(DARTS)}")
-        darts(build, case)
+    parser = argparse.ArgumentParser(prog="./dev bench", usage="%(prog)s [--alone] [--rounds N] [--steps N] [CASE...]")
+    parser.add_argument("build", help=argparse.SUPPRESS)
+    parser.add_argument("cases", metavar="CASE", nargs="*", help=f"of {', '.join(CASES)}")
+    parser.add_argument("--alone", action="store_true", help="without the peers")
+    parser.add_argument("--rounds", type=int, help="turns of engraft and its peers")
+    parser.add_argument("--steps", type=int, help="measured in each turn")
+    options = parser.parse_intermixed_args()
+    for name in options.cases:
+        if name not in CASES:
+            parser.error(f"no case '{name}'; there are {', '.join(CASES)}")
+    rows, failed = [], False
+    for name in options.cases or CASES:
+        case = CASES[name]
+        peers = [] if options.alone else case.peers
+        say(f"{name}, beside {len(peers)} peers ..." if peers else f"{name} ...")
+        try:
+            ours, theirs = Runner(options.build, case, options).run(peers)
+        except RuntimeError as error:
+            say(f"{name}: {error}")
+            failed = True
+            continue
+        rows += [line(name, case, ours, peer, result) for peer, result in zip(peers or [None], theirs or [None])]
+    table(rows)
+    if any(row.get("peer_blas") == "reference" for row in rows):
+        say("PyTorch ran on the reference BLAS: its linear layers, LSTMs and convolutions of a single image are many",
+            "times slower than with OpenBLAS (libopenblas0, which Debian recommends beside it). Do not quote these.")
+    sys.exit(failed)
 
 
-main()
+if __name__ == "__main__":
+    main()
