@@ -13,6 +13,10 @@
     X(conv2d)                                                                                                          \
     X(linear)                                                                                                          \
     X(matmul)                                                                                                          \
+    X(embedding)                                                                                                       \
+    X(scaled_dot_product_attention)                                                                                    \
+    X(lstm)                                                                                                            \
+    X(gru)                                                                                                             \
     X(batch_norm)                                                                                                      \
     X(max_pool2d)                                                                                                      \
     X(avg_pool2d)                                                                                                      \
@@ -62,6 +66,19 @@ extern const size_t eg__op_count;
 typedef struct eg__conv2d_attrs {
     eg__window window; /* the kernel is the weight's, whatever this says */
 } eg__conv2d_attrs;
+
+typedef struct eg__embedding_attrs {
+    int64_t padding; /* the row without a gradient, -1: none */
+} eg__embedding_attrs;
+
+typedef struct eg__attention_attrs {
+    bool causal;
+    double dropout, scale; /* scale: resolved */
+} eg__attention_attrs;
+
+typedef struct eg__rnn_attrs { /* lstm, gru */
+    bool reverse;
+} eg__rnn_attrs;
 
 typedef struct eg__pool2d_attrs { /* max_pool2d, avg_pool2d */
     eg__window window;
