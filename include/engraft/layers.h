@@ -61,6 +61,66 @@ typedef struct eg_linear {
 EG_API extern const eg_class eg_linear_class;
 #define eg_linear(...) eg_new(eg_linear, __VA_ARGS__)
 
+/* ---- sequences ---- */
+
+/** eg_embedding(ctx, 1000, 64): see eg_f_embedding(). The weight is standard normal, 0 in the row of padding. */
+typedef struct eg_embedding {
+    eg_module base;
+    int64_t num_embeddings, embedding_dim;
+    eg_opt_f64 padding_idx; /**< EG_F64(0); negative counts from the end. Default: none */
+    eg_tensor *weight;
+} eg_embedding;
+EG_API extern const eg_class eg_embedding_class;
+#define eg_embedding(...) eg_new(eg_embedding, __VA_ARGS__)
+
+/** eg_multihead_attention(ctx, 64, 4): attention of each position to all others, in several heads (see
+ *  eg_f_scaled_dot_product_attention()), between linear layers. Takes x, or query, key and value, or these and a mask,
+ *  of shape (L, N, embed_dim), (S, N, embed_dim), with batch_first (N, L, embed_dim); gives one tensor like query (the
+ *  weights are not returned). The mask is that of the operation, over (N, heads, L, S): of uint8, 0 leaves an entry
+ * out, the opposite of torch.nn.MultiheadAttention. */
+typedef struct eg_multihead_attention {
+    eg_module base;
+    int64_t embed_dim, num_heads; /**< num_heads divides embed_dim */
+    double dropout;               /**< of the weights, in training */
+    bool no_bias, batch_first;
+    bool is_causal; /**< each position sees itself and those before it */
+    eg_tensor *in_proj_weight, *in_proj_bias;
+    eg_module *out_proj;
+} eg_multihead_attention;
+EG_API extern const eg_class eg_multihead_attention_class;
+#define eg_multihead_attention(...) eg_new(eg_multihead_attention, __VA_ARGS__)
+
+/** Recurrent layers over sequences, one above the other: eg_lstm(ctx, 64, 128, .num_layers = 2, .batch_first = true).
+ *  x: (T, N, input_size), with batch_first (N, T, input_size). eg_lstm takes x, or x, h0 and c0, and gives the tuple y,
+ *  h, c; eg_gru takes x, or x and h0, and gives y, h. y: (T, N, directions * hidden_size) or batch first; states:
+ *  (num_layers * directions, N, hidden_size). Parameters are named as PyTorch's: "weight_ih_l0", "weight_hh_l0",
+ *  "bias_ih_l0", "bias_hh_l0", "weight_ih_l0_reverse", ..; see eg_f_lstm(), eg_f_gru(). */
+typedef struct eg_recurrent {
+    eg_module base;
+    int64_t input_size, hidden_size;
+    int64_t num_layers; /**< 0 = 1 */
+    bool no_bias, batch_first;
+    double dropout; /**< of what each layer but the last gives, in training */
+    bool bidirectional;
+} eg_recurrent;
+typedef eg_recurrent eg_lstm, eg_gru;
+EG_API extern const eg_class eg_lstm_class, eg_gru_class;
+#define eg_lstm(...) eg_new(eg_lstm, __VA_ARGS__)
+#define eg_gru(...) eg_new(eg_gru, __VA_ARGS__)
+
+/** One step: eg_lstm_cell takes x (N, input_size), or x, h and c (N, hidden_size), and gives the tuple h, c;
+ * eg_gru_cell takes x, or x and h, and gives h. */
+typedef struct eg_recurrent_cell {
+    eg_module base;
+    int64_t input_size, hidden_size;
+    bool no_bias;
+    eg_tensor *weight_ih, *weight_hh, *bias_ih, *bias_hh;
+} eg_recurrent_cell;
+typedef eg_recurrent_cell eg_lstm_cell, eg_gru_cell;
+EG_API extern const eg_class eg_lstm_cell_class, eg_gru_cell_class;
+#define eg_lstm_cell(...) eg_new(eg_lstm_cell, __VA_ARGS__)
+#define eg_gru_cell(...) eg_new(eg_gru_cell, __VA_ARGS__)
+
 /* ---- normalization ---- */
 
 /** eg_batch_norm2d(ctx, 16): see eg_f_batch_norm(). */

@@ -47,7 +47,9 @@ EG_API eg_tensor *eg_add_n(eg_tensor *const *x, size_t n);
 /** weights[0] * x[0] + .. for n tensors of one shape and weights (n); gradients for both. The mixed edge of DARTS.
  *  eg_none among x is left out with its weight (all: eg_none). */
 EG_API eg_tensor *eg_weighted_sum(eg_tensor *const *x, size_t n, eg_tensor *weights);
-/** (m, k) x (k, n) -> (m, n). */
+/** (.., m, k) x (.., k, n) -> (.., m, n), a matrix product for each of a batch; batch sizes broadcast. A first operand
+ *  (k) counts as one row, a second one as one column, and the result lacks that dimension. As torch.matmul. Row-major,
+ *  also where 4-d; views such as a transposed operand are taken as they lie. */
 EG_API eg_tensor *eg_matmul(eg_tensor *a, eg_tensor *b);
 
 /* ---- functions of one number ---- */
@@ -181,6 +183,71 @@ EG_API eg_tensor *eg_f_conv_transpose2d_with(const eg_conv_transpose2d_args *arg
 
 /** x (.., in) with weight (out, in) and bias (out) or eg_none -> (.., out). */
 EG_API eg_tensor *eg_f_linear(eg_tensor *x, eg_tensor *weight, eg_tensor *bias);
+
+/** Arguments of eg_f_embedding(). */
+typedef struct eg_embedding_args {
+    eg_tensor *index;       /**< int64, any shape of up to five dimensions; 0 .. V - 1 */
+    eg_tensor *weight;      /**< (V, D) */
+    eg_opt_f64 padding_idx; /**< a row that gets no gradient, EG_F64(0); negative counts from the end. Default: none */
+} eg_embedding_args;
+/** Rows of a table: index (..) -> (.., D), row-major. EINVAL for an index out of range; on shape-only tensors `index`
+ *  may be of any type. */
+#define eg_f_embedding(...) eg_f_embedding_with(&(eg_embedding_args){.index = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_embedding_with(const eg_embedding_args *args);
+
+/** Arguments of eg_f_scaled_dot_product_attention(). */
+typedef struct eg_attention_args {
+    eg_tensor *query; /**< (.., L, E), of (N, H, L, E) each head; two dimensions or more */
+    eg_tensor *key;   /**< (.., S, E) */
+    eg_tensor *value; /**< (.., S, V) */
+    eg_tensor *mask;  /**< broadcast to (.., L, S), or eg_none: numbers to be added (gradients flow to them), or uint8,
+                         where 0 leaves an entry out */
+    bool is_causal;   /**< position i sees positions 0 .. i only (in addition to the mask) */
+    double dropout_p; /**< of the weights, 0 .. 1; applied whenever it is not 0 */
+    double scale;     /**< 0 = 1 / sqrt(E) */
+} eg_attention_args;
+/** softmax(scale query key^T + mask) value -> (.., L, V) (Vaswani et al., "Attention is all you need", NeurIPS 2017):
+ *  eg_f_scaled_dot_product_attention(q, k, v, eg_none, .is_causal = true). A position for which everything is left out
+ *  gets zeros. The result lies in memory as query does: with heads that are views of (N, L, H, E), permuted, no numbers
+ *  are moved. Dropout as in eg_f_dropout(), by the weights' logical order. */
+#define eg_f_scaled_dot_product_attention(...)                                                                         \
+    eg_f_scaled_dot_product_attention_with(&(eg_attention_args){.query = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_scaled_dot_product_attention_with(const eg_attention_args *args);
+
+/** Arguments of eg_f_lstm(): one layer in one direction. T steps, N samples, I features, H units. */
+typedef struct eg_lstm_args {
+    eg_tensor *x;         /**< (T, N, I) */
+    eg_tensor *weight_ih; /**< (4 H, I): input, forget, cell and output gate, as in PyTorch */
+    eg_tensor *weight_hh; /**< (4 H, H) */
+    eg_tensor *bias_ih;   /**< (4 H) or eg_none */
+    eg_tensor *bias_hh;   /**< (4 H) or eg_none */
+    eg_tensor *h0;        /**< (N, H) or eg_none = zeros */
+    eg_tensor *c0;        /**< (N, H) or eg_none = zeros */
+    bool reverse;         /**< from the last step to the first */
+} eg_lstm_args;
+/** Long short-term memory (Hochreiter and Schmidhuber 1997; with forget gates, Gers et al. 2000) -> a tuple of y (T, N,
+ *  H), h (N, H), c (N, H), the latter two after the last step that was computed. */
+#define eg_f_lstm(...) eg_f_lstm_with(&(eg_lstm_args){.x = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_lstm_with(const eg_lstm_args *args);
+
+/** Arguments of eg_f_gru(), as in eg_lstm_args. */
+typedef struct eg_gru_args {
+    eg_tensor *x;         /**< (T, N, I) */
+    eg_tensor *weight_ih; /**< (3 H, I): reset, update and new gate, as in PyTorch */
+    eg_tensor *weight_hh; /**< (3 H, H) */
+    eg_tensor *bias_ih;   /**< (3 H) or eg_none */
+    eg_tensor *bias_hh;   /**< (3 H) or eg_none */
+    eg_tensor *h0;        /**< (N, H) or eg_none = zeros */
+    bool reverse;         /**< from the last step to the first */
+} eg_gru_args;
+/** Gated recurrent units (Cho et al. 2014; the reset gate behind the product, as in cuDNN and PyTorch) -> a tuple of
+ *  y (T, N, H) and h (N, H). */
+#define eg_f_gru(...) eg_f_gru_with(&(eg_gru_args){.x = __VA_ARGS__})
+/** The same from a struct. */
+EG_API eg_tensor *eg_f_gru_with(const eg_gru_args *args);
 
 /** Arguments of eg_f_batch_norm(). */
 typedef struct eg_batch_norm_args {

@@ -5,7 +5,7 @@
 
 /* ---- checks ---- */
 
-static eg_status check_sizes(const eg_tensor *t, const char *what)
+eg_status eg__check_sizes(const eg_tensor *t, const char *what)
 {
     for (int d = 0; d < t->shape.ndim; d++)
         EG_CHECK(t->shape.dims[d] > 0, EG_ESHAPE, "%s %s has a dimension of size 0", what, EG__TEXT(t->shape));
@@ -20,7 +20,7 @@ eg_status eg__check_input(const eg_op_call *call, size_t i, const char *what)
                  what, eg_dtype_name(t->dtype));
     EG_CHECK(t->dtype == call->in[0]->dtype, EG_EDTYPE, "%s has type %s, expected %s as the first input", what,
              eg_dtype_name(t->dtype), eg_dtype_name(call->in[0]->dtype));
-    return check_sizes(t, what);
+    return eg__check_sizes(t, what);
 }
 
 eg_status eg__check_ndim(const eg_tensor *t, const char *what, int ndim, const char *expected)
@@ -103,7 +103,7 @@ eg_status eg__broadcast(eg_shape a, eg_shape b, eg_shape *shape)
 eg_status eg__check_index(const eg_tensor *index, const char *what, int64_t size)
 {
     EG_CHECK(index->dtype == EG_I64, EG_EDTYPE, "%s has type %s, expected int64", what, eg_dtype_name(index->dtype));
-    EG_TRY(check_sizes(index, what));
+    EG_TRY(eg__check_sizes(index, what));
     int64_t numel = index->storage ? eg_shape_numel(index->shape) : 0, at[EG_MAX_DIMS] = {0}, offset = 0;
     for (int64_t i = 0; i < numel; i++) {
         int64_t value = eg__i64(index)[offset];
@@ -167,8 +167,31 @@ eg_tensor eg__operand_rows(const eg_tensor *t, int64_t rows, int64_t columns)
 
 eg_tensor eg__operand_transpose(const eg_tensor *t)
 {
-    return eg__operand(t, EG_SHAPE(t->shape.dims[1], t->shape.dims[0]), (const int64_t[]){t->strides[1], t->strides[0]},
-                       0);
+    eg_tensor operand = eg__operand(t, t->shape, t->strides, 0);
+    int row = t->shape.ndim - 2, col = t->shape.ndim - 1;
+    operand.shape.dims[row] = t->shape.dims[col];
+    operand.shape.dims[col] = t->shape.dims[row];
+    operand.strides[row] = t->strides[col];
+    operand.strides[col] = t->strides[row];
+    return operand;
+}
+
+eg_tensor eg__operand_some_rows(const eg_tensor *t, int64_t first, int64_t rows)
+{
+    int64_t columns = t->shape.dims[t->shape.ndim - 1];
+    return eg__operand(t, EG_SHAPE(rows, columns), (const int64_t[]){columns, 1}, first * columns);
+}
+
+eg_tensor *eg__with_rows(eg_tensor *t)
+{
+    if (t->shape.ndim == 2 || eg__is_row_major(t))
+        return eg_tensor_keep(t);
+    eg_tensor *ordered = eg__tensor_new(t->ctx, t->dtype, t->shape, EG_LAYOUT_ROW_MAJOR);
+    if (ordered && eg__kernels(t->ctx, t->dtype)->copy(t, ordered) != EG_OK) {
+        eg_tensor_release(ordered);
+        return NULL;
+    }
+    return ordered;
 }
 
 /* Walks both shapes from the last dimension: a run of old dimensions that lie evenly in memory can be cut anew, but no

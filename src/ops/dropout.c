@@ -22,7 +22,7 @@ static eg_status drop_path_infer(const eg_op_call *call, eg_spec *out)
     return drop_infer(call, out);
 }
 
-static void draw_mask(eg_tensor *mask, double p)
+void eg__draw_mask(eg_tensor *mask, double p)
 {
     enum { BLOCK = 1024 };
     int64_t n = eg_shape_numel(mask->shape), blocks = (n + BLOCK - 1) / BLOCK;
@@ -52,7 +52,7 @@ static eg_status forward(eg_op_call *call, eg_shape mask_shape)
     eg_tensor *mask = eg__tensor_new(call->ctx, x->dtype, mask_shape, EG_LAYOUT_DEFAULT);
     if (!mask)
         return eg__pending();
-    draw_mask(mask, ((const eg__drop_attrs *)call->attrs)->p);
+    eg__draw_mask(mask, ((const eg__drop_attrs *)call->attrs)->p);
     eg_tensor factor = eg__operand_broadcast(mask, x->shape, false);
     eg_status status = eg__kernels(call->ctx, x->dtype)->binary(EG__MUL, x, &factor, call->out[0]);
     if (status == EG_OK && call->needs_grad[0])

@@ -15,6 +15,8 @@
 
 /** Input i, called `what` in messages, is float32 or float64, of input 0's type, and has no dimension of size 0. */
 eg_status eg__check_input(const eg_op_call *call, size_t i, const char *what);
+/** No dimension has size 0. */
+eg_status eg__check_sizes(const eg_tensor *t, const char *what);
 eg_status eg__check_ndim(const eg_tensor *t, const char *what, int ndim, const char *expected);
 /** An optional vector of n numbers: eg_none, or of shape (n) and input 0's type. */
 eg_status eg__check_vector(const eg_op_call *call, size_t i, const char *what, int64_t n);
@@ -62,7 +64,14 @@ eg_tensor eg__operand_broadcast(const eg_tensor *t, eg_shape shape, bool expand)
 eg_tensor eg__operand_slice(const eg_tensor *t, int dim, int64_t start, int64_t length, int64_t step);
 /** (rows, columns) of a row-major tensor, or of one that has two dimensions already. */
 eg_tensor eg__operand_rows(const eg_tensor *t, int64_t rows, int64_t columns);
+/** The last two dimensions exchanged. */
 eg_tensor eg__operand_transpose(const eg_tensor *t);
+/** Rows first .. first + rows - 1 of a row-major tensor seen as (.., columns). */
+eg_tensor eg__operand_some_rows(const eg_tensor *t, int64_t first, int64_t rows);
+
+/** t itself where its rows can be addressed as a matrix (see eg__operand_rows), else a row-major copy. The caller owns
+ * a reference. */
+eg_tensor *eg__with_rows(eg_tensor *t);
 
 /** Strides with which numbers of sizes `from` and strides `old` have the sizes `to` in the same logical order; false
  *  when no strides do. Equal numbers of elements, none 0. */
@@ -94,6 +103,10 @@ eg_status eg__binary_run(eg_context *ctx, eg__binary kind, const eg_tensor *a, c
 /** grad_in[i] = factor * the sum of kind(dy, by) over the dimensions along which input i was broadcast. */
 eg_status eg__grad_binary(eg_op_grad *grad, size_t i, eg__binary kind, const eg_tensor *dy, const eg_tensor *by,
                           double factor);
+
+/** Fills a row-major mask with 0 (with probability p) and 1 / (1 - p); its element i is decided by number i of the
+ *  context's stream from where that stands. */
+void eg__draw_mask(eg_tensor *mask, double p);
 
 /** The number in a tensor of one element, float32 or float64. */
 static inline double eg__scalar(const eg_tensor *t)

@@ -1,9 +1,7 @@
 /*
- * ops/linear.c - matrix products: linear (x w^T + b over the last dimension of x) and matmul (a b).
+ * ops/linear.c - linear: x w^T + b over the last dimension of x.
  */
 #include "ops/internal.h"
-
-/* ---- linear ---- */
 
 static eg_status linear_infer(const eg_op_call *call, eg_spec *out)
 {
@@ -24,19 +22,6 @@ static eg_status linear_infer(const eg_op_call *call, eg_spec *out)
     return EG_OK;
 }
 
-/* t itself where its rows can be addressed as a matrix, else a row-major copy. The caller owns a reference. */
-static eg_tensor *with_rows(eg_tensor *t)
-{
-    if (t->shape.ndim == 2 || eg__is_row_major(t))
-        return eg_tensor_keep(t);
-    eg_tensor *ordered = eg__tensor_new(t->ctx, t->dtype, t->shape, EG_LAYOUT_ROW_MAJOR);
-    if (ordered && eg__kernels(t->ctx, t->dtype)->copy(t, ordered) != EG_OK) {
-        eg_tensor_release(ordered);
-        return NULL;
-    }
-    return ordered;
-}
-
 static int64_t row_count(eg_shape shape)
 {
     return eg_shape_numel(shape) / shape.dims[shape.ndim - 1];
@@ -44,7 +29,7 @@ static int64_t row_count(eg_shape shape)
 
 static eg_status linear_forward(eg_op_call *call)
 {
-    eg_tensor *x = with_rows(call->in[0]), *weight = call->in[1], *y = call->out[0];
+    eg_tensor *x = eg__with_rows(call->in[0]), *weight = call->in[1], *y = call->out[0];
     if (!x)
         return eg__pending();
     int64_t rows = row_count(x->shape);
@@ -106,7 +91,7 @@ static eg_status linear_bias_gradient(eg_op_grad *grad, const eg_tensor *dy)
 
 static eg_status linear_backward(eg_op_grad *grad)
 {
-    eg_tensor *dy = with_rows(grad->grad_out[0]);
+    eg_tensor *dy = eg__with_rows(grad->grad_out[0]);
     if (!dy)
         return eg__pending();
     size_t next = 0;
@@ -139,70 +124,4 @@ const eg_op eg__op_linear = {
 eg_tensor *eg_f_linear(eg_tensor *x, eg_tensor *weight, eg_tensor *bias)
 {
     return eg_apply(&eg__op_linear, (eg_tensor *const[]){x, weight, bias}, 3, NULL);
-}
-
-/* ---- matmul ---- */
-
-static eg_status matmul_infer(const eg_op_call *call, eg_spec *out)
-{
-    const eg_tensor *a = call->in[0], *b = call->in[1];
-    EG_TRY(eg__check_input(call, 0, "first matrix"));
-    EG_TRY(eg__check_input(call, 1, "second matrix"));
-    EG_TRY(eg__check_ndim(a, "first matrix", 2, "(m, k)"));
-    EG_TRY(eg__check_ndim(b, "second matrix", 2, "(k, n)"));
-    EG_CHECK(a->shape.dims[1] == b->shape.dims[0], EG_ESHAPE, "first matrix has %lld columns, second has %lld rows",
-             (long long)a->shape.dims[1], (long long)b->shape.dims[0]);
-    return eg__spec_set(out, a, EG_SHAPE(a->shape.dims[0], b->shape.dims[1]));
-}
-
-static eg_status matmul_forward(eg_op_call *call)
-{
-    const eg_kernels *k = eg__kernels(call->ctx, call->in[0]->dtype);
-    EG_TRY(k->matmul(call->in[0], call->in[1], NULL, call->out[0]));
-    if (call->needs_grad[0])
-        EG_TRY(eg_op_save(call, call->in[1]));
-    if (call->needs_grad[1])
-        EG_TRY(eg_op_save(call, call->in[0]));
-    return EG_OK;
-}
-
-static eg_status matmul_backward(eg_op_grad *grad)
-{
-    const eg_tensor *dy = grad->grad_out[0];
-    const eg_kernels *k = eg__kernels(grad->ctx, dy->dtype);
-    size_t next = 0;
-    if (grad->needs_grad[0]) {
-        eg_tensor *da = eg_op_grad_new(grad, 0);
-        if (!da)
-            return eg__pending();
-        eg_tensor b = eg__operand_transpose(grad->saved[next++]);
-        EG_TRY(k->matmul(dy, &b, NULL, da));
-    }
-    if (grad->needs_grad[1]) {
-        eg_tensor *db = eg_op_grad_new(grad, 1);
-        if (!db)
-            return eg__pending();
-        eg_tensor a = eg__operand_transpose(grad->saved[next]);
-        EG_TRY(k->matmul(&a, dy, NULL, db));
-    }
-    return EG_OK;
-}
-
-static uint64_t matmul_macs(const eg_op_call *call)
-{
-    return eg__mul_saturated((uint64_t)eg_shape_numel(call->in[0]->shape), (uint64_t)call->in[1]->shape.dims[1]);
-}
-
-const eg_op eg__op_matmul = {
-    .struct_size = sizeof(eg_op),
-    .name = "matmul",
-    .infer = matmul_infer,
-    .forward = matmul_forward,
-    .backward = matmul_backward,
-    .macs = matmul_macs,
-};
-
-eg_tensor *eg_matmul(eg_tensor *a, eg_tensor *b)
-{
-    return eg_apply(&eg__op_matmul, (eg_tensor *const[]){a, b}, 2, NULL);
 }

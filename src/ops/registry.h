@@ -14,6 +14,10 @@
     X(conv_transpose2d)                                                                                                \
     X(linear)                                                                                                          \
     X(matmul)                                                                                                          \
+    X(embedding)                                                                                                       \
+    X(scaled_dot_product_attention)                                                                                    \
+    X(lstm)                                                                                                            \
+    X(gru)                                                                                                             \
     X(batch_norm)                                                                                                      \
     X(group_norm)                                                                                                      \
     X(instance_norm)                                                                                                   \
@@ -99,6 +103,19 @@ typedef struct eg__conv_transpose2d_attrs {
     eg__window window; /* as in eg__conv2d_attrs */
     int64_t output_padding[2];
 } eg__conv_transpose2d_attrs;
+
+typedef struct eg__embedding_attrs {
+    int64_t padding; /* the row without a gradient, -1: none */
+} eg__embedding_attrs;
+
+typedef struct eg__attention_attrs {
+    bool causal;
+    double dropout, scale; /* scale: resolved */
+} eg__attention_attrs;
+
+typedef struct eg__rnn_attrs { /* lstm, gru */
+    bool reverse;
+} eg__rnn_attrs;
 
 typedef struct eg__pool2d_attrs { /* max_pool2d, avg_pool2d */
     eg__window window;

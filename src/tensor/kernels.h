@@ -59,6 +59,7 @@ typedef enum eg__binary {
     EG__BINARY_COUNT
 } eg__binary;
 typedef enum eg__reduction { EG__SUM, EG__MAX } eg__reduction;
+typedef enum eg__rnn { EG__LSTM, EG__GRU } eg__rnn;
 
 typedef struct eg__batch_norm {
     double eps;
@@ -115,8 +116,29 @@ typedef struct eg_kernels {
     eg_status (*conv2d_backward_weight)(const eg__window *, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw,
                                         eg_tensor *db);
 
-    /* 2-d: y = op(a) op(b) + bias over rows; any strides, so a transposed view is the transpose; bias may be NULL */
+    /* y (.., m, n) = a (.., m, k) b (.., k, n) + bias (n) for each matrix of a batch; bias may be NULL. All three have
+     * the same batch sizes in front, none or more; a matrix that serves several has stride 0 there. Any strides, so a
+     * transposed view is the transpose */
     eg_status (*matmul)(const eg_tensor *a, const eg_tensor *b, const eg_tensor *bias, eg_tensor *y);
+
+    /* Rows index[i] of weight (v, d): index int64 (n), in range; y (n, d) */
+    eg_status (*embedding)(const eg_tensor *index, const eg_tensor *weight, eg_tensor *y);
+    /* dweight[v] = the sum, in order, of the rows dy[i] with index[i] = v; 0 for row `padding` (-1: none) */
+    eg_status (*embedding_backward)(int64_t padding, const eg_tensor *index, const eg_tensor *dy, eg_tensor *dweight);
+
+    /* One step of a recurrent layer for n samples, from the products with the input (in gates) and with the state
+     * before (recurrent), biases included. gates (n, 4 h): pre-activations in, activations out, of lstm i, f, g, o; of
+     * gru r, z, n, and in the last quarter, which is output only, recurrent's part of n. before: lstm c, gru h of the
+     * step before. cell: the new c of lstm, else NULL. h is an output. recurrent (n, 4 h or 3 h) */
+    eg_status (*rnn_step)(eg__rnn, const eg_tensor *recurrent, eg_tensor *gates, const eg_tensor *before,
+                          eg_tensor *cell, eg_tensor *h);
+    /* gates, before, cell: as rnn_step left them. The gradient of h is dy (may be NULL) + through, which came through
+     * the next step's product, for gru + carry. carry: lstm: gradient of cell in, of before out; gru: of h past the
+     * gates in, of before past the product out. dgates, drecurrent: gradients of the pre-activations; equal for lstm,
+     * where drecurrent is NULL */
+    eg_status (*rnn_step_backward)(eg__rnn, const eg_tensor *gates, const eg_tensor *before, const eg_tensor *cell,
+                                   const eg_tensor *dy, const eg_tensor *through, eg_tensor *carry, eg_tensor *dgates,
+                                   eg_tensor *drecurrent);
 
     /* x (N, C, ..): batch statistics. mean, var (C) are outputs, var biased. gamma, beta may be NULL. *workspace (may
      * be NULL: not wanted) receives a new tensor, owned by the caller, that backward with relu needs, or NULL. */
@@ -180,6 +202,10 @@ typedef struct eg_kernels {
     eg_status (*topk)(int dim, bool largest, const eg_tensor *x, eg_tensor *values, eg_tensor *index);
     eg_status (*softmax)(int dim, bool log, const eg_tensor *x, eg_tensor *y);
     eg_status (*softmax_backward)(int dim, bool log, const eg_tensor *y, const eg_tensor *dy, eg_tensor *dx);
+    /* In place, x (.., l, s): softmax over the last dimension of scale x + mask. mask (may be NULL): x's shape, stride
+     * 0 where it is broadcast; x's type, or uint8, where 0 leaves an entry out. causal: entry j of row i only for j <=
+     * i. Entries left out are 0, also where nothing is left */
+    eg_status (*masked_softmax)(double scale, bool causal, const eg_tensor *mask, eg_tensor *x);
 
     /* y = sum w[i] x[i]; w NULL = ones. Equal shapes; strides may differ */
     eg_status (*weighted_sum)(size_t n, const eg_tensor *const *x, const eg_tensor *w, eg_tensor *y);

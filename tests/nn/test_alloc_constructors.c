@@ -180,6 +180,24 @@ LAYER(upsample, eg_upsample(ctx, .scale_factor = 2, .mode = EG_BILINEAR))
 LAYER(pixel_shuffle, eg_pixel_shuffle(ctx, 1))
 LAYER(pixel_unshuffle, eg_pixel_unshuffle(ctx, 2))
 LAYER(linear, eg_linear(ctx, 4, 3))
+LAYER(multihead_attention, eg_sequential(ctx, EG_MODULES(eg_flatten(ctx, 1, 2), eg_multihead_attention(ctx, 4, 2))))
+LAYER(lstm, eg_sequential(ctx, EG_MODULES(eg_flatten(ctx, 1, 2),
+                                          eg_lstm(ctx, 4, 3, .num_layers = 2, .dropout = 0.5, .bidirectional = true))))
+LAYER(gru, eg_sequential(ctx, EG_MODULES(eg_flatten(ctx, 1, 2), eg_gru(ctx, 4, 3, .batch_first = true))))
+LAYER(lstm_cell, eg_sequential(ctx, EG_MODULES(eg_flatten(ctx), eg_lstm_cell(ctx, 32, 3))))
+LAYER(gru_cell, eg_sequential(ctx, EG_MODULES(eg_flatten(ctx), eg_gru_cell(ctx, 32, 3))))
+
+static eg_status embedding(void *payload)
+{
+    eg_context *ctx = ((world *)payload)->base.ctx;
+    eg_module *layer = eg_embedding(ctx, 5, 3, EG_F64(0));
+    eg_status status = alloc_made(layer);
+    if (status == EG_OK)
+        status = alloc_made(eg_call(layer, eg_from_labels(ctx, 2, (const int64_t[]){1, 4})));
+    eg_module_release(layer);
+    return status;
+}
+
 LAYER(batch_norm2d, eg_batch_norm2d(ctx, 2, .relu = true))
 LAYER(max_pool2d, eg_max_pool2d(ctx, 2))
 LAYER(avg_pool2d, eg_avg_pool2d(ctx, 2))
@@ -622,6 +640,12 @@ static const alloc_row rows[] = {
     {"eg_pixel_shuffle_class", pixel_shuffle, false},
     {"eg_pixel_unshuffle_class", pixel_unshuffle, false},
     {"eg_linear_class", linear, false},
+    {"eg_embedding_class", embedding, false},
+    {"eg_multihead_attention_class", multihead_attention, false},
+    {"eg_lstm_class", lstm, false},
+    {"eg_gru_class", gru, false},
+    {"eg_lstm_cell_class", lstm_cell, false},
+    {"eg_gru_cell_class", gru_cell, false},
     {"eg_batch_norm2d_class", batch_norm2d, false},
     {"eg_max_pool2d_class", max_pool2d, false},
     {"eg_avg_pool2d_class", avg_pool2d, false},

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASE_INPUTS = 5 };
+enum { CASE_INPUTS = 7 };
 
 typedef struct op_case op_case;
 struct op_case {
@@ -92,6 +92,90 @@ static eg_tensor *run_matmul_views(eg_tensor *const *in, const op_case *c)
 {
     (void)c;
     return eg_matmul(eg_permute(in[0], EG_SHAPE(1, 0)), eg_slice(in[1], 1, 1, INT64_MAX, 2));
+}
+
+/* A batch of transposes, and every other row of the other. */
+static eg_tensor *run_matmul_batch_views(eg_tensor *const *in, const op_case *c)
+{
+    (void)c;
+    return eg_matmul(eg_permute(in[0], EG_SHAPE(0, 2, 1)), eg_slice(in[1], 1, 1, INT64_MAX, 2));
+}
+
+/* p: rows, whether one is padding, that one */
+static eg_tensor *run_embedding(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_embedding(in[0], in[1], .padding_idx = {.set = c->p[1] != 0, .value = (double)c->p[2]});
+}
+
+/* p: causal; d: dropout, scale */
+static eg_tensor *run_attention(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_scaled_dot_product_attention(in[0], in[1], in[2], in[3], .is_causal = c->p[0] != 0,
+                                             .dropout_p = c->d[0], .scale = c->d[1]);
+}
+
+/* Heads out of (N, L, H, E) or (N, L, H E), as in multi-head attention; p: causal */
+static eg_tensor *run_attention_heads(eg_tensor *const *in, const op_case *c)
+{
+    eg_tensor *part[3];
+    for (int i = 0; i < 3; i++)
+        part[i] = eg_permute(eg_reshape(in[i], EG_SHAPE(2, -1, 3, 4)), EG_SHAPE(0, 2, 1, 3));
+    return eg_f_scaled_dot_product_attention(part[0], part[1], part[2], in[3], .is_causal = c->p[0] != 0);
+}
+
+/* The mask says yes and no: for the first row of all, only no. */
+static eg_tensor *run_attention_yes_no(eg_tensor *const *in, const op_case *c)
+{
+    eg_shape shape = EG_SHAPE(eg_tensor_size(in[0], -2), eg_tensor_size(in[1], -2));
+    eg_tensor *mask = eg_empty(eg_tensor_context(in[0]), EG_U8, shape, EG_LAYOUT_ROW_MAJOR);
+    if (!mask)
+        return NULL;
+    for (int64_t i = 0; i < eg_shape_numel(shape); i++)
+        ((uint8_t *)eg_tensor_data(mask))[i] = (uint8_t)(i < shape.dims[1] ? 0 : i % 3);
+    return eg_f_scaled_dot_product_attention(in[0], in[1], in[2], mask, .is_causal = c->p[0] != 0);
+}
+
+static eg_tensor *lstm_of(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_lstm(in[0], in[1], in[2], in[3], in[4], in[5], in[6], .reverse = c->p[0] != 0);
+}
+
+/* p: reverse. All outputs together. */
+static eg_tensor *run_lstm(eg_tensor *const *in, const op_case *c)
+{
+    eg_tensor *all = lstm_of(in, c);
+    return eg_add(eg_tuple_get(all, 0), eg_mul(eg_tuple_get(all, 1), eg_tuple_get(all, 2)));
+}
+
+/* p: reverse, which output */
+static eg_tensor *run_lstm_one(eg_tensor *const *in, const op_case *c)
+{
+    return eg_tuple_get(lstm_of(in, c), (size_t)c->p[1]);
+}
+
+/* Samples first. */
+static eg_tensor *run_lstm_permuted(eg_tensor *const *in, const op_case *c)
+{
+    eg_tensor *given[CASE_INPUTS];
+    memcpy(given, in, sizeof given);
+    given[0] = eg_permute(in[0], EG_SHAPE(1, 0, 2));
+    return eg_permute(eg_tuple_get(lstm_of(given, c), 0), EG_SHAPE(1, 0, 2));
+}
+
+static eg_tensor *gru_of(eg_tensor *const *in, const op_case *c)
+{
+    return eg_f_gru(in[0], in[1], in[2], in[3], in[4], in[5], .reverse = c->p[0] != 0);
+}
+
+static eg_tensor *run_gru(eg_tensor *const *in, const op_case *c)
+{
+    eg_tensor *all = gru_of(in, c);
+    return eg_add(eg_tuple_get(all, 0), eg_tuple_get(all, 1));
+}
+
+static eg_tensor *run_gru_one(eg_tensor *const *in, const op_case *c)
+{
+    return eg_tuple_get(gru_of(in, c), (size_t)c->p[1]);
 }
 
 /* p: training, relu */
@@ -518,6 +602,109 @@ static const op_case op_cases[] = {
     {"matmul", "1", run_matmul, "nn", {S(1, 1), S(1, 36)}, {0}, {0}},
     {"matmul", "views", run_matmul_views, "nn", {S(4, 3), S(4, 7)}, {0}, {0}},
 
+    {"matmul", "batch", run_matmul, "nn", {S(3, 4, 5), S(3, 5, 2)}, {0}, {0}},
+    {"matmul", "heads, channels-last", run_matmul, "nn", {S(2, 3, 4, 5), S(2, 3, 5, 6)}, {0}, {0}},
+    {"matmul", "heads, row-major", run_matmul, "ww", {S(2, 3, 4, 5), S(2, 3, 5, 6)}, {0}, {0}},
+    {"matmul", "one for all", run_matmul, "nn", {S(2, 3, 4, 5), S(5, 2)}, {0}, {0}},
+    {"matmul", "one for all, row-major", run_matmul, "wn", {S(2, 3, 4, 5), S(1, 5, 2)}, {0}, {0}},
+    {"matmul", "all for one", run_matmul, "nn", {S(4, 5), S(3, 5, 2)}, {0}, {0}},
+    {"matmul", "batches of two shapes", run_matmul, "nn", {S(3, 1, 4, 5), S(2, 5, 1)}, {0}, {0}},
+    {"matmul", "large batch", run_matmul, "nn", {S(9, 1, 17), S(9, 17, 3)}, {0}, {0}},
+    {"matmul", "row and column", run_matmul, "nn", {S(7), S(7)}, {0}, {0}},
+    {"matmul", "row", run_matmul, "nn", {S(5), S(3, 5, 2)}, {0}, {0}},
+    {"matmul", "column", run_matmul, "nn", {S(2, 3, 5), S(5)}, {0}, {0}},
+    {"matmul", "batch of views", run_matmul_batch_views, "nn", {S(2, 4, 3), S(2, 8, 5)}, {0}, {0}},
+
+    /* p: rows, whether one is padding, that one */
+    {"embedding", "one line", run_embedding, "ln", {S(7), S(5, 3)}, {5}, {0}},
+    {"embedding", "a number", run_embedding, "ln", {NONE, S(3, 4)}, {3}, {0}},
+    {"embedding", "3-d, padding", run_embedding, "ln", {S(2, 3, 4), S(5, 5)}, {4, 1, 4}, {0}},
+    {"embedding", "4-d, padding from the end", run_embedding, "ln", {S(2, 3, 2, 2), S(6, 1)}, {5, 1, -1}, {0}},
+
+    /* p: causal; d: dropout, scale */
+    {"scaled_dot_product_attention", "", run_attention, "nnn", {S(2, 3, 4, 5), S(2, 3, 6, 5), S(2, 3, 6, 5)}, {0}, {0}},
+    {"scaled_dot_product_attention",
+     "row-major, wider values, scale",
+     run_attention,
+     "www",
+     {S(2, 3, 4, 5), S(2, 3, 6, 5), S(2, 3, 6, 7)},
+     {0},
+     {0, 0.7}},
+    {"scaled_dot_product_attention",
+     "3-d, causal",
+     run_attention,
+     "nnn",
+     {S(3, 5, 4), S(3, 5, 4), S(3, 5, 2)},
+     {1},
+     {0}},
+    {"scaled_dot_product_attention",
+     "2-d, causal, longer",
+     run_attention,
+     "nnn",
+     {S(6, 3), S(4, 3), S(4, 3)},
+     {1},
+     {0}},
+    {"scaled_dot_product_attention",
+     "added mask",
+     run_attention,
+     "nnnn",
+     {S(2, 3, 4, 5), S(2, 3, 6, 5), S(2, 3, 6, 5), S(4, 6)},
+     {0},
+     {0}},
+    {"scaled_dot_product_attention",
+     "added mask of heads, causal",
+     run_attention,
+     "nnnw",
+     {S(2, 3, 4, 5), S(2, 3, 4, 5), S(2, 3, 4, 5), S(2, 3, 1, 4)},
+     {1},
+     {0}},
+    {"scaled_dot_product_attention",
+     "added mask of all",
+     run_attention,
+     "nnnn",
+     {S(2, 4, 5), S(2, 4, 5), S(2, 4, 5), S(2, 4, 4)},
+     {0},
+     {0}},
+    {"scaled_dot_product_attention", "dropout", run_attention, "nnn", {S(2, 5, 4), S(2, 6, 4), S(2, 6, 3)}, {0}, {0.4}},
+    {"scaled_dot_product_attention",
+     "heads",
+     run_attention_heads,
+     "wnn",
+     {S(2, 5, 3, 4), S(2, 5, 12), S(2, 5, 12)},
+     {1},
+     {0}},
+    {"scaled_dot_product_attention",
+     "yes and no",
+     run_attention_yes_no,
+     "nnn",
+     {S(2, 4, 5), S(2, 6, 5), S(2, 6, 5)},
+     {0},
+     {0}},
+
+    /* p: reverse, which output */
+    {"lstm", "all", run_lstm, "nnnnnnn", {S(4, 3, 5), S(8, 5), S(8, 2), S(8), S(8), S(3, 2), S(3, 2)}, {0}, {0}},
+    {"lstm",
+     "all, reverse",
+     run_lstm,
+     "nnnnnnn",
+     {S(3, 2, 1), S(12, 1), S(12, 3), S(12), S(12), S(2, 3), S(2, 3)},
+     {1},
+     {0}},
+    {"lstm", "bare", run_lstm_one, "nnn", {S(3, 2, 4), S(4, 4), S(4, 1)}, {0, 0}, {0}},
+    {"lstm", "last state, one bias", run_lstm_one, "nnn-n", {S(3, 2, 4), S(8, 4), S(8, 2), NONE, S(8)}, {0, 1}, {0}},
+    {"lstm",
+     "last cells, reverse",
+     run_lstm_one,
+     "nnnn--n",
+     {S(1, 3, 2), S(8, 2), S(8, 2), S(8), NONE, NONE, S(3, 2)},
+     {1, 2},
+     {0}},
+    {"lstm", "samples first", run_lstm_permuted, "nnn", {S(2, 5, 3), S(20, 3), S(20, 5)}, {0}, {0}},
+    {"gru", "all", run_gru, "nnnnnn", {S(4, 3, 5), S(6, 5), S(6, 2), S(6), S(6), S(3, 2)}, {0}, {0}},
+    {"gru", "all, reverse", run_gru, "nnnnnn", {S(3, 2, 1), S(9, 1), S(9, 3), S(9), S(9), S(2, 3)}, {1}, {0}},
+    {"gru", "bare", run_gru_one, "nnn", {S(3, 2, 4), S(3, 4), S(3, 1)}, {0, 0}, {0}},
+    {"gru", "last state, one bias", run_gru_one, "nnn-n", {S(3, 2, 4), S(6, 4), S(6, 2), NONE, S(6)}, {0, 1}, {0}},
+
     /* p: training, relu */
     {"batch_norm", "1", run_batch_norm, "nNPnn", {S(2, 1, 3, 3), S(1), S(1), S(1), S(1)}, {1, 0}, {0}},
     {"batch_norm", "3, relu", run_batch_norm, "nNPnn", {S(3, 3, 5, 4), S(3), S(3), S(3), S(3)}, {1, 1}, {0}},
@@ -663,7 +850,7 @@ static const op_case op_cases[] = {
      {1},
      {0}},
     {"norm_add", "first, 24", run_norm_add, "n-N", {S(2, 24, 3, 2), NONE, S(2)}, {0}, {0}},
-    {"norm_add", "36, bias only", run_norm_add, "nnn-n", {S(2, 36, 3, 2), S(2, 36, 3, 2), S(2), NONE, S(36)}, {1}, {0}},
+    {"norm_add", "36, bias only", run_norm_add, "nnN-n", {S(2, 36, 3, 2), S(2, 36, 3, 2), S(2), NONE, S(36)}, {1}, {0}},
     {"norm_add", "(N, C)", run_norm_add, "nnnn", {S(7, 5), S(7, 5), S(4), S(5)}, {3}, {0}},
     {"norm_add", "row-major", run_norm_add, "wnn", {S(2, 3, 4, 5), S(2, 3, 4, 5), S(1)}, {0}, {0}},
     {"norm_add",

@@ -97,8 +97,8 @@ static void test_products(void **state)
                  "linear: bias has shape (1, 4), expected (4)");
     expect_error(eg_matmul(t(EG_SHAPE(2, 3)), t(EG_SHAPE(2, 3))), EG_ESHAPE,
                  "matmul: first matrix has 3 columns, second has 2 rows");
-    expect_error(eg_matmul(t(EG_SHAPE(2, 3)), t(EG_SHAPE(3))), EG_ESHAPE,
-                 "matmul: second matrix (3) has 1 dimensions, expected (k, n)");
+    expect_error(eg_matmul(t(EG_SHAPE(2, 3)), t(EG_SCALAR)), EG_ESHAPE,
+                 "matmul: second matrix is a single number, expected (.., k, n) or (k)");
 }
 
 static void test_batch_norm(void **state)

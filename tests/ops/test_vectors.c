@@ -41,6 +41,18 @@ static eg_tensor *run_matmul(const json_t *c, eg_tensor *const *in)
     return eg_matmul(in[0], in[1]);
 }
 
+static eg_tensor *run_embedding(const json_t *c, eg_tensor *const *in)
+{
+    double padding = vector_number(c, "padding");
+    return eg_f_embedding(in[0], in[1], .padding_idx = {.set = padding >= 0, .value = padding});
+}
+
+static eg_tensor *run_attention(const json_t *c, eg_tensor *const *in)
+{
+    return eg_f_scaled_dot_product_attention(in[0], in[1], in[2], in[3], .is_causal = vector_flag(c, "causal"),
+                                             .scale = vector_number(c, "scale"));
+}
+
 static eg_tensor *run_batch_norm(const json_t *c, eg_tensor *const *in)
 {
     return eg_f_batch_norm(in[0], in[1], in[2], in[3], in[4], .training = vector_flag(c, "training"),
@@ -352,6 +364,9 @@ static const vector_op_runner runners[] = {
     {"conv", "conv2d", {"x", "w", "b"}, run_conv2d},
     {"conv", "linear", {"x", "w", "b"}, run_linear},
     {"conv", "matmul", {"a", "b"}, run_matmul},
+    {"sequence", "matmul", {"a", "b"}, run_matmul},
+    {"sequence", "embedding", {"index", "w"}, run_embedding},
+    {"sequence", "attention", {"q", "k", "v", "mask"}, run_attention},
     {"norm", "batch_norm", {"x", "running_mean", "running_var", "gamma", "beta"}, run_batch_norm},
     {"pool", "max_pool2d", {"x"}, run_max_pool2d},
     {"pool", "avg_pool2d", {"x"}, run_avg_pool2d},

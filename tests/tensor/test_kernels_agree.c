@@ -269,6 +269,25 @@ static void products_agree(void **state)
     }
 }
 
+static void batches_of_products_agree(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < 60; i++) {
+        int64_t m = PICK(f, 1, 5, 40), n = PICK(f, 1, 3, 33), inner = PICK(f, 1, 7, 64), batch = PICK(f, 1, 3, 8);
+        bool two = PICK(f, 0, 1); /* dimensions of the batch */
+        eg_shape sizes[3] = {EG_SHAPE(batch, m, inner), EG_SHAPE(batch, inner, n), EG_SHAPE(batch, m, n)};
+        for (int k = 0; two && k < 3; k++)
+            sizes[k] = EG_SHAPE(batch, 2, sizes[k].dims[1], sizes[k].dims[2]);
+        eg_tensor *a = random_any(f, sizes[0]), *b = random_any(f, sizes[1]);
+        if (PICK(f, 0, 1)) { /* one b for all */
+            b = eg__scope_add(eg__tensor_new_view(b, b->shape, b->strides, b->offset));
+            b->strides[0] = 0;
+        }
+        eg_tensor *bias = PICK(f, 0, 1) ? random_in(f, EG_SHAPE(n), NATURAL) : NULL;
+        BOTH(f, "matmul (batch)", sizes[2], any_placement(f), 1e-5, k->matmul(a, b, bias, y));
+    }
+}
+
 /* ---- batch normalization ---- */
 
 static eg_shape random_norm_shape(fixture *f)
@@ -701,6 +720,7 @@ int main(void)
         TEST(changed_weights_are_seen),
         TEST(convolution_without_elements),
         TEST(products_agree),
+        TEST(batches_of_products_agree),
         TEST(batch_norms_agree),
         TEST(variance_survives_a_large_mean),
         TEST(pools_agree),

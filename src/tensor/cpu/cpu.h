@@ -95,6 +95,12 @@ eg_status eg__cpu_cumsum(int, bool, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_topk(int, bool, const eg_tensor *, eg_tensor *, eg_tensor *);
 eg_status eg__cpu_softmax(int, bool, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_softmax_backward(int, bool, const eg_tensor *, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_masked_softmax(double, bool, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_embedding(const eg_tensor *, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_embedding_backward(int64_t, const eg_tensor *, const eg_tensor *, eg_tensor *);
+eg_status eg__cpu_rnn_step(eg__rnn, const eg_tensor *, eg_tensor *, const eg_tensor *, eg_tensor *, eg_tensor *);
+eg_status eg__cpu_rnn_step_backward(eg__rnn, const eg_tensor *, const eg_tensor *, const eg_tensor *, const eg_tensor *,
+                                    const eg_tensor *, eg_tensor *, eg_tensor *, eg_tensor *);
 eg_status eg__cpu_weighted_sum(size_t, const eg_tensor *const *, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_weighted_sum_backward(size_t, const eg_tensor *const *, const eg_tensor *, const eg_tensor *,
                                         eg_tensor *const *, eg_tensor *);

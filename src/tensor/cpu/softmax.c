@@ -7,6 +7,8 @@
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/vmath.h"
 
+#include <string.h>
+
 /* ---- one line ---- */
 
 EG__CLONES static float line_max(const float *x, int64_t n)
@@ -129,6 +131,74 @@ eg_status eg__cpu_softmax(int dim, bool logarithm, const eg_tensor *x, eg_tensor
 eg_status eg__cpu_softmax_backward(int dim, bool logarithm, const eg_tensor *y, const eg_tensor *dy, eg_tensor *dx)
 {
     return softmax_any(dim, logarithm, y, dy, dx);
+}
+
+/* ---- attention: scaled and masked, in place ---- */
+
+typedef struct masked_work {
+    float scale;
+    bool causal;
+    const eg_tensor *mask;
+    eg_tensor *x;
+} masked_work;
+
+EG__CLONES static void line_scale(float *x, float scale, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= scale;
+}
+
+EG__CLONES static void line_scale_add(float *restrict x, float scale, const float *restrict mask, int64_t step,
+                                      int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        x[i] = x[i] * scale + mask[i * step];
+}
+
+static void line_mask(float *x, float scale, const eg_tensor *mask, int64_t line, int64_t n)
+{
+    int dim = mask->shape.ndim - 1;
+    int64_t step = mask->strides[dim], first = eg__line_at(mask, dim, line);
+    if (mask->dtype == EG_F32) {
+        line_scale_add(x, scale, eg__f32(mask) + first, step, n);
+        return;
+    }
+    const uint8_t *kept = (const uint8_t *)eg__data(mask) + first;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = kept[i * step] ? x[i] * scale : -INFINITY;
+}
+
+static void masked_lines(void *arg, int64_t begin, int64_t end)
+{
+    const masked_work *w = arg;
+    int dim = w->x->shape.ndim - 1;
+    int64_t rows = w->x->shape.dims[dim - 1], n = w->x->shape.dims[dim];
+    for (int64_t i = begin; i < end; i++) {
+        float *x = eg__f32(w->x) + eg__line_at(w->x, dim, i);
+        int64_t kept = w->causal ? EG_MIN(n, i % rows + 1) : n;
+        if (w->mask)
+            line_mask(x, w->scale, w->mask, i, kept);
+        else
+            line_scale(x, w->scale, kept);
+        if (line_max(x, kept) == -INFINITY)
+            kept = 0;
+        else
+            line_softmax(x, x, kept);
+        memset(x + kept, 0, (size_t)(n - kept) * sizeof(float));
+    }
+}
+
+eg_status eg__cpu_masked_softmax(double scale, bool causal, const eg_tensor *mask, eg_tensor *x)
+{
+    int64_t numel = eg_shape_numel(x->shape);
+    int dim = x->shape.ndim - 1;
+    if (numel == 0 || !eg__has_lines(x, dim))
+        return eg__ref_kernels.masked_softmax(scale, causal, mask, x);
+    masked_work w = {(float)scale, causal, mask, x};
+    eg__for_each(x->ctx, numel / x->shape.dims[dim], numel * 4, masked_lines, &w);
+    return EG_OK;
 }
 
 /* ---- cross entropy of rows: labels, or probabilities of unit stride ---- */

@@ -37,6 +37,29 @@ static eg_status matmul(const eg_tensor *a, const eg_tensor *b, const eg_tensor 
     DISPATCH(a, matmul, a, b, bias, y);
 }
 
+static eg_status embedding(const eg_tensor *index, const eg_tensor *weight, eg_tensor *y)
+{
+    DISPATCH(y, embedding, index, weight, y);
+}
+
+static eg_status embedding_backward(int64_t padding, const eg_tensor *index, const eg_tensor *dy, eg_tensor *dweight)
+{
+    DISPATCH(dy, embedding_backward, padding, index, dy, dweight);
+}
+
+static eg_status rnn_step(eg__rnn kind, const eg_tensor *recurrent, eg_tensor *gates, const eg_tensor *before,
+                          eg_tensor *cell, eg_tensor *h)
+{
+    DISPATCH(h, rnn_step, kind, recurrent, gates, before, cell, h);
+}
+
+static eg_status rnn_step_backward(eg__rnn kind, const eg_tensor *gates, const eg_tensor *before, const eg_tensor *cell,
+                                   const eg_tensor *dy, const eg_tensor *through, eg_tensor *carry, eg_tensor *dgates,
+                                   eg_tensor *drecurrent)
+{
+    DISPATCH(gates, rnn_step_backward, kind, gates, before, cell, dy, through, carry, dgates, drecurrent);
+}
+
 static eg_status batch_norm(const eg__batch_norm *bn, const eg_tensor *x, const eg_tensor *gamma, const eg_tensor *beta,
                             eg_tensor *mean, eg_tensor *var, eg_tensor *y, eg_tensor **workspace)
 {
@@ -169,6 +192,11 @@ static eg_status softmax_backward(int dim, bool logarithm, const eg_tensor *y, c
     DISPATCH(dy, softmax_backward, dim, logarithm, y, dy, dx);
 }
 
+static eg_status masked_softmax(double scale_by, bool causal, const eg_tensor *mask, eg_tensor *x)
+{
+    DISPATCH(x, masked_softmax, scale_by, causal, mask, x);
+}
+
 static eg_status weighted_sum(size_t n, const eg_tensor *const *x, const eg_tensor *w, eg_tensor *y)
 {
     DISPATCH(y, weighted_sum, n, x, w, y);
@@ -258,6 +286,10 @@ const eg_kernels eg__ref_kernels = {
     .conv2d_backward_input = conv2d_backward_input,
     .conv2d_backward_weight = conv2d_backward_weight,
     .matmul = matmul,
+    .embedding = embedding,
+    .embedding_backward = embedding_backward,
+    .rnn_step = rnn_step,
+    .rnn_step_backward = rnn_step_backward,
     .batch_norm = batch_norm,
     .batch_norm_eval = batch_norm_eval,
     .batch_norm_backward = batch_norm_backward,
@@ -282,6 +314,7 @@ const eg_kernels eg__ref_kernels = {
     .topk = topk,
     .softmax = softmax,
     .softmax_backward = softmax_backward,
+    .masked_softmax = masked_softmax,
     .weighted_sum = weighted_sum,
     .weighted_sum_backward = weighted_sum_backward,
     .norm_add = eg__ref_norm_add,
