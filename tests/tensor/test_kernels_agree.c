@@ -154,13 +154,13 @@ typedef struct conv_case {
 static conv_case random_conv(fixture *f)
 {
     conv_case c;
-    int64_t in = PICK(f, 1, 3, 4, 12, 24, 36), out = PICK(f, 1, 3, 4, 12, 24, 36), kind = PICK(f, 0, 1, 2), groups = 1;
+    int64_t in = PICK(f, 1, 3, 4, 12, 16, 24, 36), out = PICK(f, 1, 3, 4, 12, 16, 24, 36), kind = PICK(f, 0, 1, 2), groups = 1;
     if (kind == 1) /* depthwise */
         out = groups = in;
     if (kind == 2 && in % 4 == 0 && out % 4 == 0)
         groups = 4;
-    int64_t kernel = PICK(f, 1, 3, 5), dilation = PICK(f, 1, 2), stride = PICK(f, 1, 2), h = PICK(f, 9, 10, 11),
-            w = PICK(f, 9, 12);
+    int64_t kernel = PICK(f, 1, 3, 5, 7), dilation = PICK(f, 1, 2), stride = PICK(f, 1, 2),
+            h = PICK(f, 13, 14, 15), w = PICK(f, 13, 16);
     int64_t padding = PICK(f, 0, 1) * dilation * (kernel / 2), n = PICK(f, 1, 2, 5);
     c.win = (eg__window){{kernel, kernel == 3 ? PICK(f, 1, 3) : kernel},
                          {stride, PICK(f, 1, 2)},
@@ -202,6 +202,7 @@ static void convolutions_agree(void **state)
 static void a_second_call_makes_no_primitive(void **state)
 {
     fixture *f = *state;
+    uint64_t hits = 0;
     for (int i = 0; i < 20; i++) {
         conv_case c = random_conv(f);
         eg_tensor *x = random_in(f, c.x, NATURAL), *w = random_in(f, c.w, ROW_MAJOR), *dy = random_in(f, c.y, NATURAL);
@@ -215,7 +216,59 @@ static void a_second_call_makes_no_primitive(void **state)
         }
         eg_context_stats after = eg_context_get_stats(f->ctx);
         assert_int_equal(after.primitive_misses, before.primitive_misses);
-        assert_true(after.primitive_hits > before.primitive_hits);
+        hits += after.primitive_hits - before.primitive_hits;
+    }
+    assert_true(hits > 0); /* some convolutions are our own and need none */
+}
+
+/* Gradients of inputs that are added to what is there. */
+static void gradients_add(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < 60; i++) {
+        conv_case c = random_conv(f);
+        eg_tensor *w = random_in(f, c.w, ROW_MAJOR), *dy = random_any(f, c.y), *start = random_in(f, c.x, NATURAL);
+        enum placement where = any_placement(f);
+        eg_tensor *dx[2];
+        for (int t = 0; t < 2; t++) {
+            dx[t] = place(f, c.x, t == 0 ? where : NATURAL);
+            OK(ref->copy(start, dx[t]));
+            OK((t == 0 ? fast : ref)->conv2d_backward_input(&c.win, w, dy, dx[t], true));
+        }
+        expect_close("conv2d_backward_input (adding)", dx[0], dx[1], 1e-4);
+        eg_tensor *saved = random_in(f, c.x, NATURAL), *dout = random_in(f, c.x, NATURAL);
+        for (int t = 0; t < 2; t++) {
+            OK(ref->copy(start, dx[t]));
+            OK((t == 0 ? fast : ref)->unary_backward(EG__RELU, 0, 0, saved, dout, dx[t], true));
+        }
+        expect_close("unary_backward (adding)", dx[0], dx[1], 1e-6);
+    }
+}
+
+static void pooling_gradients_add(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < 40; i++) {
+        eg__window win = {{3, 3}, {PICK(f, 1, 2), 1}, {1, 1}, {1, 1}, 1, PICK(f, 0, 1) != 0};
+        eg_shape x_shape = EG_SHAPE(PICK(f, 1, 3), PICK(f, 1, 3, 16, 24), PICK(f, 5, 8), 7);
+        eg_shape y_shape = EG_SHAPE(x_shape.dims[0], x_shape.dims[1], out_size(x_shape.dims[2], &win, 0), 7);
+        eg_tensor *x = random_in(f, x_shape, NATURAL), *dy = random_any(f, y_shape), *start = random_in(f, x_shape, NATURAL);
+        enum placement where = any_placement(f);
+        for (int kind = 0; kind < 2; kind++) {
+            eg_tensor *dx[2], *y = place(f, y_shape, NATURAL);
+            for (int t = 0; t < 2; t++) {
+                const eg_kernels *k = t == 0 ? fast : ref;
+                dx[t] = place(f, x_shape, t == 0 ? where : NATURAL);
+                OK(ref->copy(start, dx[t]));
+                eg_tensor *workspace = NULL;
+                if (kind == 0)
+                    OK(k->max_pool2d(&win, x, y, &workspace));
+                OK(kind == 0 ? k->max_pool2d_backward(&win, workspace, dy, dx[t], true)
+                             : k->avg_pool2d_backward(&win, dy, dx[t], true));
+                eg_tensor_release(workspace);
+            }
+            expect_close("pooling's backward (adding)", dx[0], dx[1], 1e-5);
+        }
     }
 }
 
@@ -733,6 +786,8 @@ int main(void)
         TEST(softmaxes_agree),
         TEST(cross_entropies_agree),
         TEST(weighted_sums_agree),
+        TEST(gradients_add),
+        TEST(pooling_gradients_add),
         TEST(optimizers_agree),
         TEST(sums_do_not_depend_on_threads),
     };

@@ -7,21 +7,11 @@
  * numbers, for which the tap's weights are repeated side by side, so that few channels fill the vectors too. A sample
  * is one piece of work.
  */
-#include "tensor/cpu/pool.h"
+#include "tensor/cpu/depthwise.h"
 
 #include <string.h>
 
 #define LONG 64
-
-typedef struct depthwise {
-    eg__plane plane;
-    int64_t taps, width; /* of a tap's repeated weights */
-    float *weights;      /* [taps][width], or of gradients [samples][taps][width] */
-    const float *x, *dy;
-    float *dx;
-    bool add; /* to what dx holds */
-    size_t bytes;
-} depthwise;
 
 EG__CLONES static void multiply_add(float *restrict dx, const float *restrict w, const float *restrict dy, int64_t n,
                                     int64_t width)
@@ -54,7 +44,7 @@ EG__CLONES static void add_products(float *restrict dw, const float *restrict x,
 }
 
 /* One output row; gradients of the weights go to `weights`, or where there are none, of the input to dx. */
-static void add_row(const depthwise *d, float *weights, int64_t n, int64_t oh)
+static void add_row(const eg__depthwise *d, float *weights, int64_t n, int64_t oh)
 {
     const eg__plane *p = &d->plane;
     int64_t channels = p->channels, stride = p->win->stride[1], y_row = (n * p->out[0] + oh) * p->out[1];
@@ -75,7 +65,7 @@ static void add_row(const depthwise *d, float *weights, int64_t n, int64_t oh)
 
 static void input_samples(void *arg, int64_t begin, int64_t end)
 {
-    const depthwise *d = arg;
+    const eg__depthwise *d = arg;
     int64_t numbers = d->plane.in[0] * d->plane.in[1] * d->plane.channels;
     if (!d->add)
         memset(d->dx + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
@@ -86,21 +76,28 @@ static void input_samples(void *arg, int64_t begin, int64_t end)
 
 static void weight_samples(void *arg, int64_t begin, int64_t end)
 {
-    const depthwise *d = arg;
+    const eg__depthwise *d = arg;
     int64_t numbers = d->taps * d->width;
+    if (eg__depthwise_fills_vectors(d->plane.win, d->plane.channels)) {
+        for (int64_t n = begin; n < end; n++)
+            eg__depthwise_sample_gradient(d, n, d->weights + n * numbers);
+        return;
+    }
     memset(d->weights + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
     for (int64_t n = begin; n < end; n++)
         for (int64_t oh = 0; oh < d->plane.out[0]; oh++)
             add_row(d, d->weights + n * numbers, n, oh);
 }
 
-/* Takes memory for the taps' weights, `copies` times. */
-static eg_status depthwise_make(depthwise *d, const eg__window *win, const eg_tensor *x, const eg_tensor *y,
-                                int64_t copies)
+/* Takes memory for the taps' weights, or for their gradients by each sample. */
+static eg_status depthwise_make(eg__depthwise *d, const eg__window *win, const eg_tensor *x, const eg_tensor *y,
+                                bool filters)
 {
-    *d = (depthwise){.taps = win->kernel[0] * win->kernel[1]};
+    int64_t copies = filters ? x->shape.dims[0] : 1;
+    *d = (eg__depthwise){.taps = win->kernel[0] * win->kernel[1]};
     EG_TRY(eg__plane_make(&d->plane, win, x, y));
-    d->width = d->plane.channels * (win->stride[1] == 1 ? EG_MAX(1, LONG / d->plane.channels) : 1);
+    bool repeat = win->stride[1] == 1 && !(filters && eg__depthwise_fills_vectors(win, d->plane.channels));
+    d->width = d->plane.channels * (repeat ? EG_MAX(1, LONG / d->plane.channels) : 1);
     d->bytes = (size_t)(copies * d->taps * d->width) * sizeof(float);
     d->weights = eg__pool_take(x->ctx, d->bytes);
     if (d->weights)
@@ -109,13 +106,13 @@ static eg_status depthwise_make(depthwise *d, const eg__window *win, const eg_te
     return EG_ENOMEM;
 }
 
-static void depthwise_free(depthwise *d)
+static void depthwise_free(eg__depthwise *d)
 {
     eg__pool_give(d->plane.ctx, d->weights, d->bytes);
     eg__plane_free(&d->plane);
 }
 
-static int64_t work_of(const depthwise *d, const eg_tensor *y)
+static int64_t work_of(const eg__depthwise *d, const eg_tensor *y)
 {
     return eg_shape_numel(y->shape) * d->taps / 4 + 1;
 }
@@ -123,8 +120,8 @@ static int64_t work_of(const depthwise *d, const eg_tensor *y)
 eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy,
                                            eg_tensor *dx, bool add)
 {
-    depthwise d;
-    EG_TRY(depthwise_make(&d, win, dx, dy, 1));
+    eg__depthwise d;
+    EG_TRY(depthwise_make(&d, win, dx, dy, false));
     for (int64_t tap = 0; tap < d.taps; tap++)
         for (int64_t i = 0; i < d.width; i++)
             d.weights[tap * d.width + i] = eg__f32(w)[i % d.plane.channels * d.taps + tap];
@@ -139,9 +136,9 @@ eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tenso
 eg_status eg__cpu_depthwise_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy,
                                             eg_tensor *dw)
 {
-    depthwise d;
+    eg__depthwise d;
     int64_t samples = x->shape.dims[0];
-    EG_TRY(depthwise_make(&d, win, x, dy, samples));
+    EG_TRY(depthwise_make(&d, win, x, dy, true));
     int64_t numbers = d.taps * d.width;
     d.x = eg__f32(x);
     d.dy = eg__f32(dy);

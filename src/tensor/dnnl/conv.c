@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* Filters with more numbers than this leave too little memory for our own sums of groups. */
+#define OWN_FILTERS_MAX (1 << 20)
+
 typedef struct conv_descs {
     dnnl_memory_desc_t x, w, b, y; /* w: any layout */
     dnnl_memory_desc_t plain;      /* row-major w */
@@ -187,6 +190,18 @@ static bool is_depthwise(const eg__window *win, const eg_tensor *x, const eg_ten
     return win->groups > 1 && win->groups == x->shape.dims[1] && win->groups == y->shape.dims[1];
 }
 
+/* On AVX2 without AVX-512 our own products of channels-last pixels are up to three times as fast as oneDNN 2.6's. */
+static bool prefers_own(void)
+{
+    return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx2;
+}
+
+static bool is_pointwise(const eg__window *win)
+{
+    return win->groups == 1 && win->kernel[0] == 1 && win->kernel[1] == 1 && win->stride[0] == 1 &&
+           win->stride[1] == 1 && win->padding[0] == 0 && win->padding[1] == 0;
+}
+
 static bool is_dilated(const eg__window *win)
 {
     return win->dilation[0] != 1 || win->dilation[1] != 1;
@@ -217,6 +232,8 @@ static eg_status run_with_weight(eg__dnnl_primitive *p, const eg_tensor *in, con
 static eg_status forward(const eg__window *win, const eg_tensor *x, const eg_tensor *w, bool keep, const eg_tensor *b,
                          eg_tensor *y)
 {
+    if (is_pointwise(win) && prefers_own())
+        return eg__cpu_pointwise(x, w, b, y);
     eg__dnnl_primitive *p;
     eg__dnnl_key key = key_of(EG__DNNL_CONV, win, x, w, y, b != NULL);
     EG_TRY(eg__dnnl_get(x->ctx, &key, build_forward, &p));
@@ -309,6 +326,8 @@ static eg_status backward_input(const eg__window *win, const eg_tensor *w, bool 
                                 eg_tensor *dx, bool add)
 {
     bool done = false;
+    if (is_pointwise(win) && prefers_own())
+        return eg__cpu_pointwise_backward_input(w, dy, dx, add);
     if (turns(win, dx, dy))
         EG_TRY(backward_turned(win, w, dy, dx, add, &done));
     if (done)
@@ -382,8 +401,13 @@ static eg_status bias_gradient(const eg_tensor *dy, eg_tensor *db)
 static eg_status backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw,
                                  eg_tensor *db)
 {
-    if (is_depthwise(win, x, dy) && (is_dilated(win) || win->kernel[0] * win->kernel[1] > 9)) {
+    bool depthwise = is_depthwise(win, x, dy), own = prefers_own();
+    if (depthwise && (own || is_dilated(win) || win->kernel[0] * win->kernel[1] > 9)) {
         EG_TRY(eg__cpu_depthwise_backward_weight(win, x, dy, dw));
+        return db ? bias_gradient(dy, db) : EG_OK;
+    }
+    if (own && win->groups == 1 && eg_shape_numel(dw->shape) <= OWN_FILTERS_MAX) {
+        EG_TRY(eg__cpu_conv_backward_weight(win, x, dy, dw));
         return db ? bias_gradient(dy, db) : EG_OK;
     }
     eg__dnnl_primitive *p;

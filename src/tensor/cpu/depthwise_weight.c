@@ -1,0 +1,109 @@
+/*
+ * tensor/cpu/depthwise_weight.c - gradients of depthwise filters where channels fill whole vectors.
+ *
+ * A row of the filter is held in registers, for eight or sixteen channels, while all rows of a sample pass by: each
+ * number of dy is loaded once for all taps of the row.
+ */
+#include "tensor/cpu/depthwise.h"
+#include "tensor/cpu/tile.h"
+
+enum { MAX_TAPS = 7 };
+
+/* Outputs that all taps of a filter's row see, and those before and behind, which some do. */
+static eg__span interior(const eg__plane *p)
+{
+    eg__span s = {.begin = 0, .end = p->out[1]};
+    for (int64_t kw = 0; kw < p->win->kernel[1]; kw++) {
+        s.begin = EG_MAX(s.begin, p->columns[kw].begin);
+        s.end = EG_MIN(s.end, p->columns[kw].end);
+    }
+    s.end = EG_MAX(s.begin, s.end);
+    return s;
+}
+
+/* One output column that not all taps see. */
+EG__INLINE void border_column(int taps, int vectors, const eg__depthwise *d, const float *x, const float *dy, int64_t o,
+                              eg__v8 sum[MAX_TAPS][2])
+{
+    const eg__plane *p = &d->plane;
+#pragma GCC unroll 7
+    for (int kw = 0; kw < taps; kw++) {
+        eg__span s = p->columns[kw];
+        if (o < s.begin || o >= s.end)
+            continue;
+        const float *a = x + (o * p->win->stride[1] + s.first) * p->channels;
+        for (int v = 0; v < vectors; v++)
+            sum[kw][v] += *(const eg__v8 *)(a + 8 * v) * *(const eg__v8 *)(dy + o * p->channels + 8 * v);
+    }
+}
+
+/* A row of the filters: row kh, channels c .. c + 8 * vectors - 1, of sample n. */
+EG__INLINE void filter_row(int taps, int vectors, const eg__depthwise *d, int64_t n, int64_t kh, int64_t c,
+                           eg__span inner, float *weights)
+{
+    const eg__plane *p = &d->plane;
+    int64_t step = p->win->stride[1] * p->channels, shift = p->win->dilation[1] * p->channels;
+    eg__v8 sum[MAX_TAPS][2];
+    for (int kw = 0; kw < taps; kw++)
+        for (int v = 0; v < vectors; v++)
+            sum[kw][v] = (eg__v8){0};
+    for (int64_t oh = p->rows[kh].begin; oh < p->rows[kh].end; oh++) {
+        int64_t row = (n * p->in[0] + oh * p->win->stride[0] + p->rows[kh].first) * p->in[1];
+        const float *x = d->x + row * p->channels + c, *dy = d->dy + (n * p->out[0] + oh) * p->out[1] * p->channels + c;
+        for (int64_t o = 0; o < inner.begin; o++)
+            border_column(taps, vectors, d, x, dy, o, sum);
+        const float *a = x + inner.begin * step + p->columns[0].first * p->channels;
+        const float *b = dy + inner.begin * p->channels;
+        for (int64_t o = inner.begin; o < inner.end; o++, a += step, b += p->channels) {
+            eg__v8 b0 = *(const eg__v8 *)b, b1 = vectors > 1 ? *(const eg__v8 *)(b + 8) : b0;
+#pragma GCC unroll 7
+            for (int kw = 0; kw < taps; kw++) {
+                sum[kw][0] += *(const eg__v8 *)(a + kw * shift) * b0;
+                if (vectors > 1)
+                    sum[kw][1] += *(const eg__v8 *)(a + kw * shift + 8) * b1;
+            }
+        }
+        for (int64_t o = inner.end; o < p->out[1]; o++)
+            border_column(taps, vectors, d, x, dy, o, sum);
+    }
+    for (int kw = 0; kw < taps; kw++)
+        for (int v = 0; v < vectors; v++)
+            *(eg__v8 *)(weights + (kh * taps + kw) * p->channels + c + 8 * v) = sum[kw][v];
+}
+
+EG__CLONES static void sample_gradient(const eg__depthwise *d, int64_t n, float *weights)
+{
+    const eg__plane *p = &d->plane;
+    eg__span inner = interior(p);
+    for (int64_t kh = 0; kh < p->win->kernel[0]; kh++) {
+        int64_t c = 0;
+#define ROWS(taps)                                                                                                     \
+    for (; c + 16 <= p->channels; c += 16)                                                                             \
+        filter_row(taps, 2, d, n, kh, c, inner, weights);                                                              \
+    for (; c < p->channels; c += 8)                                                                                    \
+        filter_row(taps, 1, d, n, kh, c, inner, weights);
+        switch (p->win->kernel[1]) {
+        case 3:
+            ROWS(3)
+            break;
+        case 5:
+            ROWS(5)
+            break;
+        default:
+            ROWS(7)
+            break;
+        }
+#undef ROWS
+    }
+}
+
+bool eg__depthwise_fills_vectors(const eg__window *win, int64_t channels)
+{
+    int64_t taps = win->kernel[1];
+    return channels % 8 == 0 && (taps == 3 || taps == 5 || taps == MAX_TAPS);
+}
+
+void eg__depthwise_sample_gradient(const eg__depthwise *d, int64_t n, float *weights)
+{
+    sample_gradient(d, n, weights);
+}
