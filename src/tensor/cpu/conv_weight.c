@@ -13,7 +13,7 @@
 
 #define MAX_GROUPS 16
 #define GROUP_NUMBERS (4 << 20) /* of all groups together, at most, unless two need more */
-#define BLOCK_NUMBERS 12288     /* of dy that stay in the cache while all taps pass by */
+#define BLOCK_NUMBERS 4096      /* of dy that stay in the cache while all taps pass by */
 
 typedef struct conv_weight {
     eg__plane plane; /* its channels are those of x */
@@ -126,38 +126,16 @@ static void plan(conv_weight *w, const eg_tensor *dy)
     w->block = EG_MAX(1, BLOCK_NUMBERS / (width * w->padded));
 }
 
-/* Where a tap sees whole samples, their rows are one long row: fewer and longer products. */
-static eg__window flattened(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *flat_x,
-                            eg_tensor *flat_dy)
+eg_status eg__cpu_conv_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw)
 {
-    bool whole = win->kernel[0] == 1 && win->kernel[1] == 1 && win->stride[0] == 1 && win->stride[1] == 1 &&
-                 win->padding[0] == 0 && win->padding[1] == 0;
-    *flat_x = *x;
-    *flat_dy = *dy;
-    if (whole) {
-        int64_t pixels = x->shape.dims[0] * x->shape.dims[2] * x->shape.dims[3], row = 64;
-        while (pixels % row != 0)
-            row /= 2;
-        flat_x->shape.dims[0] = flat_dy->shape.dims[0] = pixels / row;
-        flat_x->shape.dims[2] = flat_dy->shape.dims[2] = 1;
-        flat_x->shape.dims[3] = flat_dy->shape.dims[3] = row;
-    }
-    return *win;
-}
-
-eg_status eg__cpu_conv_backward_weight(const eg__window *given, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw)
-{
-    eg_tensor flat_x, flat_dy;
-    eg__window win = flattened(given, x, dy, &flat_x, &flat_dy);
     conv_weight w = {.out_channels = dy->shape.dims[1],
-                     .taps = win.kernel[0] * win.kernel[1],
+                     .taps = win->kernel[0] * win->kernel[1],
                      .x = eg__f32(x),
                      .dy = eg__f32(dy),
                      .dw = eg__f32(dw)};
     w.padded = (w.out_channels + 7) / 8 * 8;
-    EG_TRY(eg__plane_make(&w.plane, &win, &flat_x, &flat_dy));
-    w.plane.channels = x->shape.dims[1];
-    plan(&w, &flat_dy);
+    EG_TRY(eg__plane_make(&w.plane, win, x, dy));
+    plan(&w, dy);
     int64_t sums = w.groups * w.taps * w.plane.channels * w.padded;
     int64_t spare = w.padded == w.out_channels ? 0 : w.groups * w.block * w.plane.out[1] * w.padded;
     size_t bytes = (size_t)(sums + spare) * sizeof(float);

@@ -84,10 +84,7 @@ eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tenso
 eg_status eg__cpu_depthwise_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy,
                                             eg_tensor *dw);
 
-/** 1x1 convolutions without stride and padding, and the gradient of dense convolutions' filters; channels-last tensors,
- *  row-major weights; nothing is empty. */
-eg_status eg__cpu_pointwise(const eg_tensor *x, const eg_tensor *w, const eg_tensor *bias, eg_tensor *y);
-eg_status eg__cpu_pointwise_backward_input(const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx, bool add);
+/** The gradient of dense convolutions' filters; channels-last tensors, row-major weights; nothing is empty. */
 eg_status eg__cpu_conv_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw);
 
 /* The kernels of the table (see kernels.h). */

@@ -78,7 +78,7 @@ static void weight_samples(void *arg, int64_t begin, int64_t end)
 {
     const eg__depthwise *d = arg;
     int64_t numbers = d->taps * d->width;
-    if (eg__depthwise_fills_vectors(d->plane.win, d->plane.channels)) {
+    if (eg__depthwise_fills_vectors(&d->plane)) {
         for (int64_t n = begin; n < end; n++)
             eg__depthwise_sample_gradient(d, n, d->weights + n * numbers);
         return;
@@ -96,7 +96,7 @@ static eg_status depthwise_make(eg__depthwise *d, const eg__window *win, const e
     int64_t copies = filters ? x->shape.dims[0] : 1;
     *d = (eg__depthwise){.taps = win->kernel[0] * win->kernel[1]};
     EG_TRY(eg__plane_make(&d->plane, win, x, y));
-    bool repeat = win->stride[1] == 1 && !(filters && eg__depthwise_fills_vectors(win, d->plane.channels));
+    bool repeat = win->stride[1] == 1 && !(filters && eg__depthwise_fills_vectors(&d->plane));
     d->width = d->plane.channels * (repeat ? EG_MAX(1, LONG / d->plane.channels) : 1);
     d->bytes = (size_t)(copies * d->taps * d->width) * sizeof(float);
     d->weights = eg__pool_take(x->ctx, d->bytes);

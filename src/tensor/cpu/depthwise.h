@@ -16,8 +16,8 @@ typedef struct eg__depthwise {
     size_t bytes;
 } eg__depthwise;
 
-/** Whether the next function serves: channels fill vectors, and the filters have a usual width. */
-bool eg__depthwise_fills_vectors(const eg__window *win, int64_t channels);
+/** Whether the next function serves: channels fill vectors, filters have a usual width, and rows are not short. */
+bool eg__depthwise_fills_vectors(const eg__plane *plane);
 /** weights [taps][channels] = the gradient of the filters by sample n alone. */
 void eg__depthwise_sample_gradient(const eg__depthwise *d, int64_t n, float *weights);
 

@@ -7,7 +7,7 @@
 #include "tensor/cpu/depthwise.h"
 #include "tensor/cpu/tile.h"
 
-enum { MAX_TAPS = 7 };
+enum { MAX_TAPS = 7, MIN_WIDTH = 12 };
 
 /* Outputs that all taps of a filter's row see, and those before and behind, which some do. */
 static eg__span interior(const eg__plane *p)
@@ -71,36 +71,41 @@ EG__INLINE void filter_row(int taps, int vectors, const eg__depthwise *d, int64_
             *(eg__v8 *)(weights + (kh * taps + kw) * p->channels + c + 8 * v) = sum[kw][v];
 }
 
-EG__CLONES static void sample_gradient(const eg__depthwise *d, int64_t n, float *weights)
+#define FILTER_ROWS(taps, vectors)                                                                                     \
+    for (int64_t kh = 0; kh < p->win->kernel[0]; kh++)                                                                 \
+        filter_row(taps, vectors, d, n, kh, c, inner, weights);
+
+/* All rows of the filters for channels c .. c + 7, or c + 15: their part of the sample stays in the cache. */
+EG__INLINE void filters(int vectors, const eg__depthwise *d, int64_t n, int64_t c, eg__span inner, float *weights)
 {
     const eg__plane *p = &d->plane;
-    eg__span inner = interior(p);
-    for (int64_t kh = 0; kh < p->win->kernel[0]; kh++) {
-        int64_t c = 0;
-#define ROWS(taps)                                                                                                     \
-    for (; c + 16 <= p->channels; c += 16)                                                                             \
-        filter_row(taps, 2, d, n, kh, c, inner, weights);                                                              \
-    for (; c < p->channels; c += 8)                                                                                    \
-        filter_row(taps, 1, d, n, kh, c, inner, weights);
-        switch (p->win->kernel[1]) {
-        case 3:
-            ROWS(3)
-            break;
-        case 5:
-            ROWS(5)
-            break;
-        default:
-            ROWS(7)
-            break;
-        }
-#undef ROWS
+    switch (p->win->kernel[1]) {
+    case 3:
+        FILTER_ROWS(3, vectors)
+        break;
+    case 5:
+        FILTER_ROWS(5, vectors)
+        break;
+    default:
+        FILTER_ROWS(7, vectors)
+        break;
     }
 }
 
-bool eg__depthwise_fills_vectors(const eg__window *win, int64_t channels)
+EG__CLONES static void sample_gradient(const eg__depthwise *d, int64_t n, float *weights)
 {
-    int64_t taps = win->kernel[1];
-    return channels % 8 == 0 && (taps == 3 || taps == 5 || taps == MAX_TAPS);
+    eg__span inner = interior(&d->plane);
+    int64_t c = 0;
+    for (; c + 16 <= d->plane.channels; c += 16)
+        filters(2, d, n, c, inner, weights);
+    for (; c < d->plane.channels; c += 8)
+        filters(1, d, n, c, inner, weights);
+}
+
+bool eg__depthwise_fills_vectors(const eg__plane *p)
+{
+    int64_t taps = p->win->kernel[1];
+    return p->channels % 8 == 0 && p->out[1] >= MIN_WIDTH && (taps == 3 || taps == 5 || taps == MAX_TAPS);
 }
 
 void eg__depthwise_sample_gradient(const eg__depthwise *d, int64_t n, float *weights)

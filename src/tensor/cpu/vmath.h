@@ -21,11 +21,12 @@ static inline float eg__expf(float x)
     eg__bits t = {.f = x * 1.44269504f + 12582912.0f}; /* 1.5 * 2^23: the sum's low bits are n */
     float n = t.f - 12582912.0f;
     float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    float p = 1.0f / 720.0f;
-    p = p * r + 1.0f / 120.0f;
-    p = p * r + 1.0f / 24.0f;
-    p = p * r + 1.0f / 6.0f;
-    p = p * r + 0.5f;
+    float p = 1.9875691500e-4f; /* the polynomial of Cephes' expf */
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
     /* 2^n in two factors: n may be 128 (to infinity) or below -126 (to denormals). */
     int32_t whole = t.i - 0x4b400000, half = whole >> 1;
