@@ -43,7 +43,7 @@ enum { BENCH_INFERENCE = 1, BENCH_GRADIENTS = 3, BENCH_SGD = 8 };
 /* Adds what one step of a network costs at least; see bench.c. */
 eg_status bench_add_cost(bench *b, eg_module *net, eg_shape input, int param_passes);
 
-/* The network that `net=` names (mlp, resnet20, mobilenet), and the shape of its input at `batch=`. */
+/* The network that `net=` names (mlp, resnet20, mobilenet, lstm), and the shape of its input at `batch=`. */
 eg_module *bench_net(bench *b, eg_shape *input);
 /* engraft's space "darts" at layers=, channels=, size=. */
 eg_module *bench_darts_space(bench *b);
@@ -51,6 +51,12 @@ eg_module *bench_darts_space(bench *b);
 eg_module *bench_mobile_space(eg_context *ctx);
 /* Replaces each batch norm of a network of bench_net() by scaled weights and biases of the convolution before it. */
 eg_status bench_fold(eg_module *net);
+/* Keeps the output of every module of a network from now on; NULL on failure. End it after the last call. */
+typedef struct bench_watch bench_watch;
+bench_watch *bench_watch_begin(eg_module *net);
+/* Writes those of the last call as "output.<path>", buffers as "buffer.<name>", gradients as "gradient.<name>". */
+eg_status bench_watch_save(bench_watch *watch, eg_module *net, const char *path);
+void bench_watch_end(bench_watch *watch);
 /* Labels 0, 1, .., classes - 1, 0, .. */
 eg_tensor *bench_labels(eg_context *ctx, int64_t batch, int64_t classes);
 /* Adds the weights of an architecture to b->params. */

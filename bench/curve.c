@@ -1,5 +1,6 @@
 /*
  * bench/curve.c - losses of a training from given weights on given batches, to be compared with the peer's (curves.py).
+ * With save=FILE the numbers inside of the step as well, for accuracy.py.
  *
  * data=FILE, a safetensors file of the peer's making: the weights as "net.<name>" (and "alphas.<key>"), the batches as
  * "x.<step>" and "y.<step>".
@@ -14,6 +15,7 @@ typedef struct state {
     eg_module *net;
     eg_mutator *mutator; /* of a supernet */
     eg_optimizer *optimizer;
+    bench_watch *watch; /* with save=FILE, else NULL */
     FILE *losses;
     size_t n; /* steps done */
 } state;
@@ -45,6 +47,8 @@ static eg_status step(bench *b, void *payload)
     if (status == EG_OK)
         status = eg_backward(loss);
     eg_tape_end(tape);
+    if (status == EG_OK && s->watch != NULL)
+        status = bench_watch_save(s->watch, s->net, bench_text(b, "save", ""));
     EG_TRY(status);
     EG_TRY(eg_optimizer_step(s->optimizer));
     eg_optimizer_zero_grad(s->optimizer);
@@ -75,6 +79,8 @@ static eg_status train(bench *b, state *s)
     b->params = eg_module_n_parameters(s->net);
     if (s->mutator != NULL)
         EG_TRY(add_alphas(b, s));
+    if (bench_text(b, "save", NULL) != NULL)
+        EG_CHECK((s->watch = bench_watch_begin(s->net)) != NULL, EG_ENOMEM, "no memory to watch the network");
     size_t length;
     s->losses = open_memstream(&b->extra, &length);
     EG_CHECK(s->losses != NULL, EG_ENOMEM, "no memory for the losses");
@@ -92,11 +98,12 @@ eg_status bench_curve(bench *b)
     state s = {.data = eg_safetensors_load(b->ctx, bench_text(b, "data", ""), NULL),
                .net = darts ? bench_darts_space(b) : bench_net(b, &input)};
     s.mutator = darts ? eg_darts_mutator_new(s.net) : NULL;
-    s.optimizer = eg_sgd(s.net, .lr = strtod(bench_text(b, "lr", "5e-4"), NULL), .momentum = 0.9, .weight_decay = 3e-4);
+    s.optimizer = eg_sgd(s.net, .lr = strtod(bench_text(b, "lr", "0.01"), NULL), .momentum = 0.9, .weight_decay = 3e-4);
     eg_status status = train(b, &s);
     eg_optimizer_free(s.optimizer);
     eg_mutator_detach(s.mutator);
     eg_module_release(s.net);
+    bench_watch_end(s.watch);
     eg_state_free(s.data);
     return status;
 }

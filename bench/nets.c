@@ -94,6 +94,33 @@ static eg_module *mlp(eg_context *ctx, const char *sizes, int64_t *in)
     return net;
 }
 
+/* ---- a classifier of sequences (N, T, features) by the last output of an LSTM ---- */
+
+enum { STEPS = 32, FEATURES = 64, HIDDEN = 128 };
+
+typedef struct last_of_lstm {
+    eg_module base;
+    eg_module *lstm, *classifier;
+} last_of_lstm;
+
+static eg_status last_of_lstm_build(eg_module *self)
+{
+    last_of_lstm *m = (last_of_lstm *)self;
+    EG_SLOT(m, lstm, eg_lstm(self->ctx, FEATURES, HIDDEN, .batch_first = true));
+    EG_SLOT(m, classifier, eg_linear(self->ctx, HIDDEN, 10));
+    return eg_module_status(self);
+}
+
+static eg_tensor *last_of_lstm_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
+{
+    (void)n_in;
+    last_of_lstm *m = (last_of_lstm *)self;
+    eg_tensor *last = eg_slice(eg_tuple_get(eg_call(m->lstm, in[0]), 0), 1, STEPS - 1, STEPS, 1);
+    return eg_call(m->classifier, eg_f_flatten(last, 1, -1));
+}
+
+static EG_CLASS(last_of_lstm, .build = last_of_lstm_build, .forward = last_of_lstm_forward);
+
 eg_module *bench_net(bench *b, eg_shape *input)
 {
     const char *name = bench_text(b, "net", "");
@@ -103,6 +130,10 @@ eg_module *bench_net(bench *b, eg_shape *input)
         return resnet20(b->ctx);
     if (strcmp(name, "mobilenet") == 0)
         return mobilenet(b->ctx);
+    if (strcmp(name, "lstm") == 0) {
+        *input = EG_SHAPE(batch, STEPS, FEATURES);
+        return eg_new(last_of_lstm, b->ctx);
+    }
     if (strcmp(name, "mlp") == 0) {
         *input = EG_SHAPE(batch, 1);
         return mlp(b->ctx, bench_text(b, "sizes", "784-256-128-10"), &input->dims[1]);

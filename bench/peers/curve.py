@@ -35,24 +35,48 @@ def make_batches(shape, steps):
     return [(torch.randn(shape) + kinds[y], y) for y in labels]
 
 
-def curve(arguments):
+def load_safetensors(path):
+    types = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
+    with open(path, "rb") as f:
+        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+        data = bytearray(f.read())
+    header.pop("__metadata__", None)
+    return {name: torch.frombuffer(data[slice(*t["data_offsets"])], dtype=types[t["dtype"]]).reshape(t["shape"])
+            for name, t in header.items()}
+
+
+def make(arguments):
+    """A network and `steps` batches for it."""
     if arguments["net"] == "darts":
         size = arguments.number("size", 32)
         network = Supernet(arguments.number("channels", 16), arguments.number("layers", 8))
         shape = (arguments.number("batch", 64), 3, size, size)
     else:
         network, shape = net(arguments)
-    batches = make_batches(shape, arguments.number("steps", 5))
+    return network, make_batches(shape, arguments.number("steps", 5))
+
+
+def save_data(path, network, batches):
+    parts = {f"{name}.{i}": t for i, pair in enumerate(batches) for name, t in zip("xy", pair)}
+    save_safetensors(path, {**named(network), **parts})
+
+
+def make_optimizer(network, rate):
+    return torch.optim.SGD(network.parameters(), lr=rate, momentum=0.9, weight_decay=3e-4)
+
+
+def curve(arguments):
+    network, batches = make(arguments)
     if "data" in arguments:
-        parts = {f"{name}.{i}": t for i, pair in enumerate(batches) for name, t in zip("xy", pair)}
-        save_safetensors(arguments["data"], {**named(network), **parts})
-    optimizer = torch.optim.SGD(network.parameters(), lr=float(arguments.get("lr", 5e-4)), momentum=0.9,
-                                weight_decay=3e-4)
+        save_data(arguments["data"], network, batches)
+    exact = arguments.get("dtype") == "float64"
+    network = arguments.place(network.double() if exact else network)
+    optimizer = make_optimizer(network, float(arguments["lr"]))
     losses = []
 
     def step():
         x, y = batches[len(losses)]
-        loss = F.cross_entropy(network(x), y)
+        loss = F.cross_entropy(network(arguments.place(x.double() if exact else x)), y)
         losses.append(loss.item())
         loss.backward()
         optimizer.step()

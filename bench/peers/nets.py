@@ -51,10 +51,24 @@ def mlp(sizes):
     return nn.Sequential(*layers[:-1])
 
 
+class LastOfLstm(nn.Module):
+    """A classifier of sequences (N, 32, 64) by the last output of an LSTM."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(64, 128, batch_first=True)
+        self.classifier = nn.Linear(128, 10)
+
+    def forward(self, x):
+        return self.classifier(self.lstm(x)[0][:, -1])
+
+
 def net(arguments):
     """The network that `net=` names, and the shape of its input at `batch=`."""
     name, batch = arguments["net"], arguments.number("batch", 64)
     if name == "mlp":
         sizes = [int(size) for size in arguments.get("sizes", "784-256-128-10").split("-")]
         return mlp(sizes), (batch, sizes[0])
+    if name == "lstm":
+        return LastOfLstm(), (batch, 32, 64)
     return {"resnet20": resnet20, "mobilenet": mobilenet}[name](), (batch, 3, 32, 32)

@@ -19,8 +19,9 @@ class Arguments(dict):
         return int(self.get(key, otherwise))
 
     def place(self, x):
-        """A network or a batch of images in the memory layout that is measured."""
-        return x.to(memory_format=torch.channels_last) if self.get("layout") == "nhwc" else x
+        """A network or a batch in the memory layout that is measured; only images have one."""
+        images = not torch.is_tensor(x) or x.dim() == 4
+        return x.to(memory_format=torch.channels_last) if images and self.get("layout") == "nhwc" else x
 
 
 def count(network):
