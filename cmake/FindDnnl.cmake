@@ -7,7 +7,7 @@ if(Dnnl_INCLUDE_DIR AND EXISTS "${Dnnl_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h")
   string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*PATCH ([0-9]+).*" "\\1.\\2.\\3" Dnnl_VERSION "${lines}")
 endif()
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(Dnnl REQUIRED_VARS Dnnl_LIBRARY Dnnl_INCLUDE_DIR VERSION_VAR Dnnl_VERSION)
+find_package_handle_standard_args(Dnnl REQUIRED_VARS Dnnl_LIBRARY Dnnl_INCLUDE_DIR VERSION_VAR Dnnl_VERSION HANDLE_VERSION_RANGE)
 if(Dnnl_FOUND AND NOT TARGET Dnnl::Dnnl)
   add_library(Dnnl::Dnnl UNKNOWN IMPORTED)
   set_target_properties(Dnnl::Dnnl PROPERTIES IMPORTED_LOCATION "${Dnnl_LIBRARY}"

@@ -7,6 +7,7 @@
  * number i of the context's stream from where it stands: the same for any number of threads and any strides of x.
  */
 #include "ops/internal.h"
+#include "tensor/cpu/cpu.h"
 
 static eg_status drop_infer(const eg_op_call *call, eg_spec *out)
 {
@@ -22,28 +23,42 @@ static eg_status drop_path_infer(const eg_op_call *call, eg_spec *out)
     return drop_infer(call, out);
 }
 
-void eg__draw_mask(eg_tensor *mask, double p)
+enum { BLOCK = 1024 }; /* numbers drawn in one go */
+
+typedef struct drawing {
+    eg_tensor *mask;
+    eg_rng start;
+    uint64_t dropped; /* of the 2^32 numbers */
+    double kept;
+} drawing;
+
+static void draw_blocks(void *arg, int64_t begin, int64_t end)
 {
-    enum { BLOCK = 1024 };
-    int64_t n = eg_shape_numel(mask->shape), blocks = (n + BLOCK - 1) / BLOCK;
-    eg_rng start = *eg_context_rng(mask->ctx);
-    uint64_t dropped = (uint64_t)(p * 4294967296.0); /* of the 2^32 numbers */
-    double kept = p < 1.0 ? 1.0 / (1.0 - p) : 0.0;
-#pragma omp parallel for num_threads(eg_context_threads(mask->ctx)) if (n > 32768)
-    for (int64_t block = 0; block < blocks; block++) {
+    const drawing *d = arg;
+    int64_t n = eg_shape_numel(d->mask->shape);
+    for (int64_t block = begin; block < end; block++) {
         int64_t first = block * BLOCK, count = EG_MIN(BLOCK, n - first);
         uint32_t words[BLOCK];
-        eg_rng rng = start;
+        eg_rng rng = d->start;
         rng.position += (uint64_t)first;
         eg__rng_take(&rng, words, (size_t)count);
-        if (mask->dtype == EG_F64)
+        if (d->mask->dtype == EG_F64)
             for (int64_t i = 0; i < count; i++)
-                eg__f64(mask)[first + i] = words[i] < dropped ? 0.0 : kept;
+                eg__f64(d->mask)[first + i] = words[i] < d->dropped ? 0.0 : d->kept;
         else
             for (int64_t i = 0; i < count; i++)
-                eg__f32(mask)[first + i] = words[i] < dropped ? 0.0F : (float)kept;
+                eg__f32(d->mask)[first + i] = words[i] < d->dropped ? 0.0F : (float)d->kept;
     }
-    eg_context_rng(mask->ctx)->position += (uint64_t)n;
+}
+
+void eg__draw_mask(eg_tensor *mask, double p)
+{
+    int64_t n = eg_shape_numel(mask->shape);
+    eg_rng *rng = eg_context_rng(mask->ctx);
+    drawing d = {
+        .mask = mask, .start = *rng, .dropped = (uint64_t)(p * 4294967296.0), .kept = p < 1.0 ? 1.0 / (1.0 - p) : 0.0};
+    eg__for_each(mask->ctx, (n + BLOCK - 1) / BLOCK, n, draw_blocks, &d);
+    rng->position += (uint64_t)n;
 }
 
 static eg_status forward(eg_op_call *call, eg_shape mask_shape)

@@ -25,7 +25,7 @@ export LD_LIBRARY_PATH="$libdir" PKG_CONFIG_PATH="$libdir/pkgconfig"
 
 "$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags engraft) "$work/consumer.c" $(pkg-config --libs engraft) -o "$work/by-pkg-config"
 [ "$("$work/by-pkg-config")" = "0.1.0 20" ] || { echo "the pkg-config consumer printed something else"; exit 1; }
-"$cc" -std=c11 $(pkg-config --cflags engraft) "$work/consumer.c" "$libdir/libengraft.a" $(pkg-config --static --libs-only-l engraft | sed 's/-lengraft//') -o "$work/by-static"
+"$cc" -std=c11 $(pkg-config --cflags engraft) "$work/consumer.c" "$libdir/libengraft.a" $(pkg-config --static --libs engraft | sed 's/-lengraft//') -o "$work/by-static"
 [ "$("$work/by-static")" = "0.1.0 20" ] || { echo "the static consumer printed something else"; exit 1; }
 
 if command -v g++ >/dev/null; then

@@ -3,7 +3,28 @@
  */
 #include "tensor/cpu/cpu.h"
 
-static void spread(const eg_context *ctx, int64_t n, int64_t work, int64_t align, eg__body body, void *arg)
+/* The thread sanitizer does not see how libgomp's threads wait for each other. It is told here, at the only parallel
+ * region of the library: what came before the fork comes before each body, and each body before what follows the join.
+ * Bodies stay unordered among themselves, so that races between them are found. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TSAN 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define TSAN 1
+#endif
+#ifdef TSAN
+#include <sanitizer/tsan_interface.h>
+#define NOT_TRACED __attribute__((no_sanitize("thread"))) /* the compiler's own variables around the region */
+#define BEFORE(mark) __tsan_release(mark)
+#define AFTER(mark) __tsan_acquire(mark)
+#else
+#define NOT_TRACED
+#define BEFORE(mark) (void)(mark)
+#define AFTER(mark) (void)(mark)
+#endif
+
+NOT_TRACED static void spread(const eg_context *ctx, int64_t n, int64_t work, int64_t align, eg__body body, void *arg)
 {
     int threads = eg_context_threads(ctx);
     if (threads < 2 || work < EG__SERIAL || n <= align) {
@@ -13,12 +34,17 @@ static void spread(const eg_context *ctx, int64_t n, int64_t work, int64_t align
     }
     int64_t pieces = EG_MIN((int64_t)threads, (n + align - 1) / align);
     int64_t size = ((n + pieces - 1) / pieces + align - 1) / align * align;
+    char forked, joined;
+    BEFORE(&forked);
 #pragma omp parallel for schedule(static, 1) num_threads((int)pieces)
     for (int64_t i = 0; i < pieces; i++) {
         int64_t begin = EG_MIN(i * size, n), end = EG_MIN(begin + size, n);
+        AFTER(&forked);
         if (begin < end)
             body(arg, begin, end);
+        BEFORE(&joined);
     }
+    AFTER(&joined);
 }
 
 void eg__for(const eg_context *ctx, int64_t n, int64_t work, eg__body body, void *arg)

@@ -9,45 +9,51 @@
 #define OWN_FILTERS_MAX (1 << 20)
 
 typedef struct conv_descs {
-    dnnl_memory_desc_t x, w, b, y; /* w: any layout */
-    dnnl_memory_desc_t plain;      /* row-major w */
+    eg__dnnl_md x, w, b, y; /* w: any layout; b: NULL without a bias */
+    eg__dnnl_md plain;      /* row-major w */
     dnnl_dims_t stride, dilation, before, after;
 } conv_descs;
 
 static eg_status describe_weights(const eg__dnnl_key *key, conv_descs *d)
 {
-    dnnl_dims_t plain = {key->w[0], key->w[1], key->w[2], key->w[3]};
     dnnl_dims_t grouped = {key->groups, key->w[0] / key->groups, key->w[1], key->w[2], key->w[3]};
     bool groups = key->groups > 1;
-    int64_t *dims = groups ? grouped : plain;
-    int ndims = groups ? 5 : 4;
-    EG_TRY(eg__dnnl_check(dnnl_memory_desc_init_by_tag(&d->w, ndims, dims, dnnl_f32, dnnl_format_tag_any),
-                          "describing a weight"));
-    return eg__dnnl_check(
-        dnnl_memory_desc_init_by_tag(&d->plain, ndims, dims, dnnl_f32, groups ? dnnl_goihw : dnnl_oihw),
-        "describing a weight");
+    const int64_t *dims = groups ? grouped : key->w;
+    int ndim = groups ? 5 : 4;
+    EG_TRY(eg__dnnl_tensor(&d->w, ndim, dims, dnnl_format_tag_any));
+    return eg__dnnl_tensor(&d->plain, ndim, dims, groups ? dnnl_goihw : dnnl_oihw);
 }
 
 static eg_status describe(const eg__dnnl_key *key, conv_descs *d)
 {
-    memset(d, 0, sizeof *d);
-    EG_TRY(eg__dnnl_nhwc(&d->x, key->x));
-    EG_TRY(eg__dnnl_nhwc(&d->y, key->y));
-    EG_TRY(eg__dnnl_vector(&d->b, key->w[0]));
     for (int i = 0; i < 2; i++) {
         d->stride[i] = key->stride[i];
         d->dilation[i] = key->dilation[i] - 1;
         d->before[i] = d->after[i] = key->padding[i];
     }
+    EG_TRY(eg__dnnl_tensor(&d->x, 4, key->x, dnnl_nhwc));
+    EG_TRY(eg__dnnl_tensor(&d->y, 4, key->y, dnnl_nhwc));
+    if (key->bias)
+        EG_TRY(eg__dnnl_tensor(&d->b, 1, key->w, dnnl_x));
     return describe_weights(key, d);
 }
 
-static eg_status forward_desc(const eg__dnnl_key *key, const conv_descs *d, dnnl_convolution_desc_t *desc)
+static void descs_free(conv_descs *d)
 {
-    return eg__dnnl_check(dnnl_dilated_convolution_forward_desc_init(
-                              desc, dnnl_forward_training, dnnl_convolution_direct, &d->x, &d->w,
-                              key->bias ? &d->b : NULL, &d->y, d->stride, d->dilation, d->before, d->after),
-                          "describing a convolution");
+    dnnl_memory_desc_destroy(d->x);
+    dnnl_memory_desc_destroy(d->w);
+    dnnl_memory_desc_destroy(d->b);
+    dnnl_memory_desc_destroy(d->y);
+    dnnl_memory_desc_destroy(d->plain);
+}
+
+/* *pd stays NULL where oneDNN has no such convolution. */
+static eg_status forward_desc(const eg__dnnl_state *state, eg__dnnl_primitive *p, const conv_descs *d,
+                              dnnl_primitive_desc_t *pd)
+{
+    return eg__dnnl_described(p, dnnl_convolution_forward_primitive_desc_create(
+                                     pd, state->engine, dnnl_forward_training, dnnl_convolution_direct, d->x, d->w,
+                                     d->b, d->y, d->stride, d->dilation, d->before, d->after, eg__dnnl_attr(state, p)));
 }
 
 static eg_status add_forward(eg__dnnl_state *state, eg__dnnl_primitive *p, const conv_descs *d,
@@ -58,21 +64,20 @@ static eg_status add_forward(eg__dnnl_state *state, eg__dnnl_primitive *p, const
     EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_weights_md, 0, DNNL_ARG_WEIGHTS, NULL));
     EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_weights_md, 1, DNNL_ARG_BIAS, NULL));
     EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_dst_md, 0, DNNL_ARG_DST, NULL));
-    return eg__dnnl_pack_with(state, p, pd, dnnl_query_weights_md, &d->plain, false);
+    return eg__dnnl_pack_with(state, p, pd, dnnl_query_weights_md, d->plain, false);
 }
 
 static eg_status build_forward(eg__dnnl_state *state, eg__dnnl_primitive *p)
 {
-    conv_descs d;
-    dnnl_convolution_desc_t desc;
-    dnnl_primitive_desc_t pd;
-    EG_TRY(describe(&p->key, &d));
-    EG_TRY(forward_desc(&p->key, &d, &desc));
-    EG_TRY(eg__dnnl_describe(state, p, &desc, NULL, &pd));
-    if (p->unsupported)
-        return EG_OK;
-    eg_status status = add_forward(state, p, &d, pd);
+    conv_descs d = {0};
+    dnnl_primitive_desc_t pd = NULL;
+    eg_status status = describe(&p->key, &d);
+    if (status == EG_OK)
+        status = forward_desc(state, p, &d, &pd);
+    if (status == EG_OK && pd)
+        status = add_forward(state, p, &d, pd);
     dnnl_primitive_desc_destroy(pd);
+    descs_free(&d);
     return status;
 }
 
@@ -84,44 +89,43 @@ static eg_status add_backward(eg__dnnl_state *state, eg__dnnl_primitive *p, cons
     if (p->key.op == EG__DNNL_CONV_BACKWARD_INPUT) {
         EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_weights_md, 0, DNNL_ARG_WEIGHTS, NULL));
         EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_diff_src_md, 0, DNNL_ARG_DIFF_SRC, NULL));
-        return eg__dnnl_pack_with(state, p, pd, dnnl_query_weights_md, &d->plain, false);
+        return eg__dnnl_pack_with(state, p, pd, dnnl_query_weights_md, d->plain, false);
     }
     EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_src_md, 0, DNNL_ARG_SRC, NULL));
     EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_diff_weights_md, 0, DNNL_ARG_DIFF_WEIGHTS, NULL));
     EG_TRY(eg__dnnl_add(state, p, pd, dnnl_query_diff_weights_md, 1, DNNL_ARG_DIFF_BIAS, NULL));
-    return eg__dnnl_pack_with(state, p, pd, dnnl_query_diff_weights_md, &d->plain, true);
+    return eg__dnnl_pack_with(state, p, pd, dnnl_query_diff_weights_md, d->plain, true);
 }
 
-static eg_status backward_desc(const eg__dnnl_key *key, const conv_descs *d, dnnl_convolution_desc_t *desc)
+static eg_status backward_desc(const eg__dnnl_state *state, eg__dnnl_primitive *p, const conv_descs *d,
+                               const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
 {
     dnnl_status_t status;
-    if (key->op == EG__DNNL_CONV_BACKWARD_INPUT)
-        status = dnnl_dilated_convolution_backward_data_desc_init(desc, dnnl_convolution_direct, &d->x, &d->w, &d->y,
-                                                                  d->stride, d->dilation, d->before, d->after);
+    if (p->key.op == EG__DNNL_CONV_BACKWARD_INPUT)
+        status = dnnl_convolution_backward_data_primitive_desc_create(pd, state->engine, dnnl_convolution_direct, d->x,
+                                                                      d->w, d->y, d->stride, d->dilation, d->before,
+                                                                      d->after, hint, eg__dnnl_attr(state, p));
     else
-        status = dnnl_dilated_convolution_backward_weights_desc_init(desc, dnnl_convolution_direct, &d->x, &d->w,
-                                                                     key->bias ? &d->b : NULL, &d->y, d->stride,
-                                                                     d->dilation, d->before, d->after);
-    return eg__dnnl_check(status, "describing a convolution");
+        status = dnnl_convolution_backward_weights_primitive_desc_create(
+            pd, state->engine, dnnl_convolution_direct, d->x, d->w, d->b, d->y, d->stride, d->dilation, d->before,
+            d->after, hint, eg__dnnl_attr(state, p));
+    return eg__dnnl_described(p, status);
 }
 
 static eg_status build_backward(eg__dnnl_state *state, eg__dnnl_primitive *p)
 {
-    conv_descs d;
-    dnnl_convolution_desc_t desc;
-    dnnl_primitive_desc_t hint, pd = NULL;
-    EG_TRY(describe(&p->key, &d));
-    EG_TRY(forward_desc(&p->key, &d, &desc));
-    EG_TRY(eg__dnnl_describe(state, p, &desc, NULL, &hint));
-    if (p->unsupported)
-        return EG_OK;
-    eg_status status = backward_desc(&p->key, &d, &desc);
+    conv_descs d = {0};
+    dnnl_primitive_desc_t hint = NULL, pd = NULL;
+    eg_status status = describe(&p->key, &d);
     if (status == EG_OK)
-        status = eg__dnnl_describe(state, p, &desc, hint, &pd);
+        status = forward_desc(state, p, &d, &hint);
+    if (status == EG_OK && hint)
+        status = backward_desc(state, p, &d, hint, &pd);
     if (status == EG_OK && pd)
         status = add_backward(state, p, &d, pd);
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_desc_destroy(hint);
+    descs_free(&d);
     return status;
 }
 

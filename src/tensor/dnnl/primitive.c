@@ -68,6 +68,8 @@ static void state_destroy(eg_context *ctx, void *memory)
     eg__dnnl_state *state = memory;
     eg__lru_free(&state->primitives);
     eg__lru_free(&state->packs);
+    for (size_t i = 0; i < state->n_layouts; i++)
+        dnnl_memory_desc_destroy(state->layouts[i]);
     eg_free(state->layouts);
     dnnl_primitive_attr_destroy(state->attr);
     dnnl_primitive_attr_destroy(state->adding);
@@ -85,7 +87,7 @@ static eg_status attr_make(dnnl_primitive_attr_t *attr, bool sum)
         return EG_OK;
     dnnl_post_ops_t ops;
     EG_TRY(eg__dnnl_check(dnnl_post_ops_create(&ops), "making attributes"));
-    eg_status status = eg__dnnl_check(dnnl_post_ops_append_sum(ops, 1.0F), "choosing a sum");
+    eg_status status = eg__dnnl_check(eg__dnnl_append_sum(ops), "choosing a sum");
     if (status == EG_OK)
         status = eg__dnnl_check(dnnl_primitive_attr_set_post_ops(*attr, ops), "choosing a sum");
     dnnl_post_ops_destroy(ops);
@@ -249,17 +251,18 @@ void eg__dnnl_unpack(eg__dnnl_primitive *p, const eg_tensor *w, bool keep, void 
 
 /* ---- building ---- */
 
-eg_status eg__dnnl_describe(eg__dnnl_state *state, eg__dnnl_primitive *p, const void *op_desc,
-                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
+const_dnnl_primitive_attr_t eg__dnnl_attr(const eg__dnnl_state *state, const eg__dnnl_primitive *p)
 {
-    *pd = NULL;
-    dnnl_primitive_attr_t attr = p->key.add ? state->adding : state->attr;
-    dnnl_status_t status = dnnl_primitive_desc_create(pd, op_desc, attr, state->engine, hint);
+    return p->key.add ? state->adding : state->attr;
+}
+
+eg_status eg__dnnl_described(eg__dnnl_primitive *p, dnnl_status_t status)
+{
     p->unsupported = status == dnnl_unimplemented;
     return p->unsupported ? EG_OK : eg__dnnl_check(status, "describing a primitive");
 }
 
-static eg_status add_memory(eg__dnnl_state *state, eg__dnnl_primitive *p, int arg, const dnnl_memory_desc_t *md)
+static eg_status add_memory(eg__dnnl_state *state, eg__dnnl_primitive *p, int arg, const_dnnl_memory_desc_t md)
 {
     EG_ASSERT(p->n_args < EG__DNNL_ARGS);
     EG_TRY(eg__dnnl_check(dnnl_memory_create(&p->args[p->n_args].memory, md, state->engine, DNNL_MEMORY_NONE),
@@ -271,7 +274,7 @@ static eg_status add_memory(eg__dnnl_state *state, eg__dnnl_primitive *p, int ar
 eg_status eg__dnnl_add(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what,
                        int index, int arg, size_t *bytes)
 {
-    const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, what, index);
+    const_dnnl_memory_desc_t md = dnnl_primitive_desc_query_md(pd, what, index);
     size_t size = md ? dnnl_memory_desc_get_size(md) : 0;
     if (bytes)
         *bytes = size;
@@ -285,24 +288,25 @@ eg_status eg__dnnl_create(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dn
 }
 
 /* The number of a layout among the distinct ones of this context, of which there are few. */
-static eg_status layout_number(eg__dnnl_state *state, const dnnl_memory_desc_t *md, size_t *number)
+static eg_status layout_number(eg__dnnl_state *state, const_dnnl_memory_desc_t md, size_t *number)
 {
     for (*number = 0; *number < state->n_layouts; ++*number)
-        if (dnnl_memory_desc_equal(&state->layouts[*number], md))
+        if (dnnl_memory_desc_equal(state->layouts[*number], md))
             return EG_OK;
     EG_TRY(eg__grow(&state->layouts, &state->layouts_capacity, state->n_layouts + 1, sizeof *state->layouts));
-    state->layouts[state->n_layouts++] = *md;
+    EG_TRY(eg__dnnl_check(dnnl_memory_desc_clone(&state->layouts[state->n_layouts], md), "keeping a layout"));
+    state->n_layouts++;
     return EG_OK;
 }
 
 eg_status eg__dnnl_pack_with(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_primitive_desc_t pd,
-                             dnnl_query_t what, const dnnl_memory_desc_t *plain, bool unpack)
+                             dnnl_query_t what, const_dnnl_memory_desc_t plain, bool unpack)
 {
-    const dnnl_memory_desc_t *packed = dnnl_primitive_desc_query_md(pd, what, 0);
+    const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(pd, what, 0);
     EG_ASSERT(packed != NULL);
     if (dnnl_memory_desc_equal(plain, packed))
         return EG_OK;
-    const dnnl_memory_desc_t *from = unpack ? packed : plain, *to = unpack ? plain : packed;
+    const_dnnl_memory_desc_t from = unpack ? packed : plain, to = unpack ? plain : packed;
     p->weight_bytes = dnnl_memory_desc_get_size(packed);
     EG_TRY(layout_number(state, packed, &p->weight_layout));
     dnnl_primitive_desc_t reorder = NULL;
@@ -317,14 +321,7 @@ eg_status eg__dnnl_pack_with(eg__dnnl_state *state, eg__dnnl_primitive *p, const
                           "making a memory object");
 }
 
-eg_status eg__dnnl_nhwc(dnnl_memory_desc_t *md, const int64_t *dims)
+eg_status eg__dnnl_tensor(eg__dnnl_md *md, int ndim, const int64_t *dims, dnnl_format_tag_t tag)
 {
-    dnnl_dims_t all = {dims[0], dims[1], dims[2], dims[3]};
-    return eg__dnnl_check(dnnl_memory_desc_init_by_tag(md, 4, all, dnnl_f32, dnnl_nhwc), "describing a tensor");
-}
-
-eg_status eg__dnnl_vector(dnnl_memory_desc_t *md, int64_t n)
-{
-    dnnl_dims_t all = {n};
-    return eg__dnnl_check(dnnl_memory_desc_init_by_tag(md, 1, all, dnnl_f32, dnnl_x), "describing a tensor");
+    return eg__dnnl_check(dnnl_memory_desc_create_with_tag(md, ndim, dims, dnnl_f32, tag), "describing a tensor");
 }

@@ -9,9 +9,8 @@
 #define EG_TENSOR_DNNL_PRIMITIVE_H
 
 #include "tensor/cpu/cpu.h"
+#include "tensor/dnnl/api.h"
 #include "tensor/dnnl/lru.h"
-
-#include <oneapi/dnnl/dnnl.h>
 
 typedef enum eg__dnnl_op { EG__DNNL_CONV, EG__DNNL_CONV_BACKWARD_INPUT, EG__DNNL_CONV_BACKWARD_WEIGHT } eg__dnnl_op;
 
@@ -47,8 +46,8 @@ typedef struct eg__dnnl_state {
     dnnl_stream_t stream;
     dnnl_primitive_attr_t attr, adding; /* plain; with the addition to what is there */
     eg__lru primitives, packs;
-    size_t pack_bytes;           /* of all packed weights */
-    dnnl_memory_desc_t *layouts; /* distinct layouts of packed weights */
+    size_t pack_bytes;    /* of all packed weights */
+    eg__dnnl_md *layouts; /* distinct layouts of packed weights */
     size_t n_layouts, layouts_capacity;
 } eg__dnnl_state;
 
@@ -75,9 +74,10 @@ eg_status eg__dnnl_reorder(eg_context *ctx, eg__dnnl_primitive *p, void *from, v
 
 /** EG_OK, or the failure as ours. */
 eg_status eg__dnnl_check(dnnl_status_t status, const char *what);
-/** Makes the descriptor; sets p->unsupported and leaves *pd NULL where oneDNN has no implementation. */
-eg_status eg__dnnl_describe(eg__dnnl_state *state, eg__dnnl_primitive *p, const void *op_desc,
-                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd);
+/** What the primitive is described with. */
+const_dnnl_primitive_attr_t eg__dnnl_attr(const eg__dnnl_state *state, const eg__dnnl_primitive *p);
+/** What came of describing the primitive: EG_OK and p->unsupported where oneDNN has no implementation. */
+eg_status eg__dnnl_described(eg__dnnl_primitive *p, dnnl_status_t status);
 /** Makes the primitive and its scratchpad. */
 eg_status eg__dnnl_create(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_primitive_desc_t pd);
 /** Adds an argument of the layout that the descriptor answers to `what` (dnnl_query_src_md, ..); none where it is of no
@@ -87,11 +87,10 @@ eg_status eg__dnnl_add(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_
 /** Sets up packing between `plain` and the layout of the weights `what` of the descriptor. `unpack`: from packed to
  * plain. */
 eg_status eg__dnnl_pack_with(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_primitive_desc_t pd,
-                             dnnl_query_t what, const dnnl_memory_desc_t *plain, bool unpack);
+                             dnnl_query_t what, const_dnnl_memory_desc_t plain, bool unpack);
 
-/** float32 descriptors: 4-d NHWC, and 1-d. */
-eg_status eg__dnnl_nhwc(dnnl_memory_desc_t *md, const int64_t *dims);
-eg_status eg__dnnl_vector(dnnl_memory_desc_t *md, int64_t n);
+/** A float32 descriptor, to be ended by dnnl_memory_desc_destroy(). */
+eg_status eg__dnnl_tensor(eg__dnnl_md *md, int ndim, const int64_t *dims, dnnl_format_tag_t tag);
 
 /* ---- kernels of the table (see kernels.h) ---- */
 
