@@ -259,7 +259,8 @@ typedef struct eg_batch_norm_args {
     bool training;           /**< batch statistics; else the running ones */
     double momentum;         /**< weight of the new statistics */
     double eps;
-    bool relu; /**< fused max(0, .) */
+    bool relu;       /**< fused max(0, .) */
+    double relu_max; /**< where that stops: 6 for ReLU6; 0 = nowhere */
 } eg_batch_norm_args;
 /** Batch normalization (Ioffe and Szegedy 2015). EINVAL in training with one value per channel, and outside of it
  *  without running statistics. */

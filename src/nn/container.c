@@ -3,10 +3,16 @@
  */
 #include "nn/internal.h"
 
-static bool fuses(const eg_module *norm, const eg_module *relu)
+/* What runs a batch norm together with the ReLU or ReLU6 behind it; NULL where they are something else, or somebody
+ * looks between them. */
+static eg__forward_fn fused(const eg_module *norm, const eg_module *relu)
 {
-    return norm->cls == &eg_batch_norm2d_class && relu->cls == &eg_relu_class && norm->n_hooks == 0 &&
-           relu->n_hooks == 0;
+    if (norm->cls != &eg_batch_norm2d_class || ((const eg_batch_norm2d *)norm)->relu || norm->n_hooks > 0 ||
+        relu->n_hooks > 0)
+        return NULL;
+    return relu->cls == &eg_relu_class    ? eg__batch_norm2d_forward_relu
+           : relu->cls == &eg_relu6_class ? eg__batch_norm2d_forward_relu6
+                                          : NULL;
 }
 
 /* The child in the first filled slot from *i on, which moves behind it; NULL at the end. */
@@ -20,8 +26,7 @@ static eg_module *next_child(const eg_module *m, size_t *i)
     return NULL;
 }
 
-/* Runs the children up to `end`, which is NULL for all. A batch norm followed by ReLU is one operation, unless somebody
- * looks between them. */
+/* Runs the children up to `end`, which is NULL for all. */
 static eg_tensor *run_until(eg_module *self, eg_tensor *in, const eg_module *end)
 {
     const eg__autograd *autograd = eg__autograd_of(self->ctx);
@@ -32,10 +37,10 @@ static eg_tensor *run_until(eg_module *self, eg_tensor *in, const eg_module *end
     for (size_t i = 0; x != NULL && (child = next_child(self, &i)) != end;) {
         size_t after = i;
         const eg_module *next = autograd->sink == NULL ? next_child(self, &after) : NULL;
-        bool fused = next != NULL && fuses(child, next);
-        eg_tensor *y = eg__module_call_with(
-            child, fused ? eg__batch_norm2d_forward_relu : eg__class_forward(child->cls), (eg_tensor *const[]){x}, 1);
-        if (fused)
+        eg__forward_fn both = next != NULL && next != end ? fused(child, next) : NULL;
+        eg_tensor *y = eg__module_call_with(child, both != NULL ? both : eg__class_forward(child->cls),
+                                            (eg_tensor *const[]){x}, 1);
+        if (both != NULL)
             i = after;
         /* Without a tape nobody needs the value between two children any more. */
         if (x != in && x != y && !eg_is_recording(self->ctx))

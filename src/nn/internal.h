@@ -109,6 +109,7 @@ void eg__reparams_free(eg_module *m);
 /** eg_module_call() with another function in the place of the class's forward. */
 eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor *const *in, size_t n_in);
 eg_tensor *eg__batch_norm2d_forward_relu(eg_module *self, eg_tensor *const *in, size_t n_in);
+eg_tensor *eg__batch_norm2d_forward_relu6(eg_module *self, eg_tensor *const *in, size_t n_in);
 
 /** What eg_f_batch_norm() is given by this module for an input x, and what is to be counted after it has run. */
 eg_batch_norm_args eg__batch_norm2d_args(const eg_batch_norm2d *b, eg_tensor *x);

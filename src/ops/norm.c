@@ -22,6 +22,7 @@ static eg_status batch_norm_infer(const eg_op_call *call, eg_spec *out)
     EG_TRY(eg__check_vector(call, BIAS, "bias", channels));
     EG_CHECK(attrs->norm.eps >= 0.0 && isfinite(attrs->norm.eps), EG_EINVAL, "eps is %g, expected 0 or more",
              attrs->norm.eps);
+    EG_CHECK(attrs->norm.relu_max >= 0.0, EG_EINVAL, "relu_max is %g, expected 0 or more", attrs->norm.relu_max);
     if (attrs->training) {
         EG_CHECK(attrs->momentum >= 0.0 && attrs->momentum <= 1.0, EG_EINVAL, "momentum is %g, expected 0 to 1",
                  attrs->momentum);
@@ -146,7 +147,7 @@ eg_tensor *eg_f_batch_norm_with(const eg_batch_norm_args *args)
     if (!args)
         return eg__null(__func__, "args");
     eg__batch_norm_attrs attrs = {
-        .norm = {.eps = args->eps, .relu = args->relu}, .momentum = args->momentum, .training = args->training};
+        .norm = {.eps = args->eps, .relu = args->relu, .relu_max = args->relu_max}, .momentum = args->momentum, .training = args->training};
     eg_tensor *in[N_INPUTS] = {args->x, args->running_mean, args->running_var, args->weight, args->bias};
     return eg_apply(&eg__op_batch_norm, in, N_INPUTS, &attrs);
 }

@@ -64,6 +64,7 @@ typedef enum eg__rnn { EG__LSTM, EG__GRU } eg__rnn;
 typedef struct eg__batch_norm {
     double eps;
     bool relu;
+    double relu_max; /* where the ReLU stops; 0: nowhere */
 } eg__batch_norm;
 
 /** A term of a sum: weight * (gamma (x - mean) / sqrt(var + eps) + beta). */

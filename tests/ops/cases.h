@@ -182,7 +182,7 @@ static eg_tensor *run_gru_one(eg_tensor *const *in, const op_case *c)
 static eg_tensor *run_batch_norm(eg_tensor *const *in, const op_case *c)
 {
     return eg_f_batch_norm(in[0], in[1], in[2], in[3], in[4], .training = c->p[0] != 0, .relu = c->p[1] != 0,
-                           .momentum = 0.1, .eps = 1e-3);
+                           .relu_max = c->d[0], .momentum = 0.1, .eps = 1e-3);
 }
 
 /* p: groups */
@@ -708,6 +708,7 @@ static const op_case op_cases[] = {
     /* p: training, relu */
     {"batch_norm", "1", run_batch_norm, "nNPnn", {S(2, 1, 3, 3), S(1), S(1), S(1), S(1)}, {1, 0}, {0}},
     {"batch_norm", "3, relu", run_batch_norm, "nNPnn", {S(3, 3, 5, 4), S(3), S(3), S(3), S(3)}, {1, 1}, {0}},
+    {"batch_norm", "3, relu6", run_batch_norm, "nNPnn", {S(3, 3, 5, 4), S(3), S(3), S(3), S(3)}, {1, 1}, {0.7}},
     {"batch_norm", "24", run_batch_norm, "nNPnn", {S(2, 24, 3, 2), S(24), S(24), S(24), S(24)}, {1, 0}, {0}},
     {"batch_norm", "36, relu", run_batch_norm, "nNPnn", {S(2, 36, 3, 3), S(36), S(36), S(36), S(36)}, {1, 1}, {0}},
     {"batch_norm", "bare", run_batch_norm, "n", {S(2, 5, 3, 2)}, {1, 0}, {0}},
@@ -718,6 +719,7 @@ static const op_case op_cases[] = {
     {"batch_norm", "(N, C), relu", run_batch_norm, "nNPnn", {S(6, 24), S(24), S(24), S(24), S(24)}, {1, 1}, {0}},
     {"batch_norm", "eval", run_batch_norm, "nNPnn", {S(2, 3, 2, 3), S(3), S(3), S(3), S(3)}, {0, 0}, {0}},
     {"batch_norm", "eval, relu", run_batch_norm, "nNPnn", {S(2, 24, 2, 3), S(24), S(24), S(24), S(24)}, {0, 1}, {0}},
+    {"batch_norm", "eval, relu6", run_batch_norm, "nNPnn", {S(2, 5, 2, 3), S(5), S(5), S(5), S(5)}, {0, 1}, {0.4}},
     {"batch_norm", "eval, bare", run_batch_norm, "nNP", {S(2, 36, 2, 1), S(36), S(36)}, {0, 0}, {0}},
     {"batch_norm", "eval, (N, C)", run_batch_norm, "nNPnn", {S(1, 5), S(5), S(5), S(5), S(5)}, {0, 0}, {0}},
 

@@ -51,10 +51,11 @@ void eg__batch_norm2d_count(eg_batch_norm2d *b)
     eg_tensor_touch(b->num_batches_tracked);
 }
 
-static eg_tensor *normalize(eg_batch_norm2d *b, eg_tensor *x, bool relu)
+static eg_tensor *normalize(eg_batch_norm2d *b, eg_tensor *x, bool relu, double relu_max)
 {
     eg_batch_norm_args args = eg__batch_norm2d_args(b, x);
     args.relu = relu;
+    args.relu_max = relu_max;
     eg_tensor *y = eg_f_batch_norm_with(&args);
     if (y != NULL && !eg_tensor_is_shape_only(x))
         eg__batch_norm2d_count(b);
@@ -65,13 +66,19 @@ static eg_tensor *forward(eg_module *self, eg_tensor *const *in, size_t n_in)
 {
     (void)n_in;
     eg_batch_norm2d *b = EG_CAST(self, eg_batch_norm2d);
-    return normalize(b, in[0], b->relu);
+    return normalize(b, in[0], b->relu, 0);
 }
 
 eg_tensor *eg__batch_norm2d_forward_relu(eg_module *self, eg_tensor *const *in, size_t n_in)
 {
     (void)n_in;
-    return normalize(EG_CAST(self, eg_batch_norm2d), in[0], true);
+    return normalize(EG_CAST(self, eg_batch_norm2d), in[0], true, 0);
+}
+
+eg_tensor *eg__batch_norm2d_forward_relu6(eg_module *self, eg_tensor *const *in, size_t n_in)
+{
+    (void)n_in;
+    return normalize(EG_CAST(self, eg_batch_norm2d), in[0], true, 6);
 }
 
 static void describe(const eg_module *self, char *text, size_t size)

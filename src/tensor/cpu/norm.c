@@ -18,8 +18,14 @@ size_t eg__norm_plan(eg__norm_work *w, int64_t rows, int64_t channels, bool sums
 {
     int64_t repeat = EG_MAX(1, LONG / channels), width = channels * repeat;
     int64_t block = EG_MAX(1, BLOCK_NUMBERS / width) * repeat, blocks = (rows + block - 1) / block;
-    *w = (eg__norm_work){
-        .rows = rows, .channels = channels, .repeat = repeat, .width = width, .block = block, .blocks = blocks};
+    *w = (eg__norm_work){.rows = rows,
+                         .channels = channels,
+                         .repeat = repeat,
+                         .width = width,
+                         .block = block,
+                         .blocks = blocks,
+                         .low = -INFINITY,
+                         .high = INFINITY};
     return (size_t)(width * 5 + (sums ? blocks * 2 * width : 0));
 }
 
@@ -193,12 +199,14 @@ EG__CLONES static void normalize_rows_add(const eg__norm_work *w, const float *x
 EG__CLONES static void normalize_rows_relu(const eg__norm_work *w, const float *x, float *y, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
+    float high = w->high;
     for (int64_t at = 0; at < n; at += w->width) {
         int64_t left = EG_MIN(w->width, n - at);
 #pragma omp simd
         for (int64_t i = 0; i < left; i++) {
             float v = normalized(x[at + i], mean[i], scale[i], shift[i]);
-            y[at + i] = v < 0.0f ? 0.0f : v;
+            v = v < 0.0f ? 0.0f : v;
+            y[at + i] = v > high ? high : v;
         }
     }
 }
@@ -217,6 +225,8 @@ static void set_factors(eg__norm_work *w, const eg__batch_norm *bn, const eg_ten
                         const eg_tensor *mean, const eg_tensor *var)
 {
     w->relu = bn->relu;
+    w->low = bn->relu ? 0.0f : -INFINITY;
+    w->high = bn->relu && bn->relu_max > 0 ? (float)bn->relu_max : INFINITY;
     for (int64_t c = 0; c < w->channels; c++) {
         w->mean[c] = eg__channel_of(mean, c, 0);
         w->scale[c] = (float)((double)eg__channel_of(gamma, c, 1) / sqrt((double)eg__channel_of(var, c, 0) + bn->eps));
@@ -297,10 +307,11 @@ eg_status eg__cpu_batch_norm_eval(const eg__batch_norm *bn, const eg_tensor *x, 
 
 /* ---- backward ---- */
 
-/* dy behind the ReLU, which lets pass what is above `low`. */
-static inline float passed(float x, float mean, float scale, float shift, float low, float dy)
+/* dy behind the ReLU, which lets pass what is between `low` and `high`. */
+static inline float passed(float x, float mean, float scale, float shift, float low, float high, float dy)
 {
-    return normalized(x, mean, scale, shift) > low ? dy : 0.0f;
+    float y = normalized(x, mean, scale, shift);
+    return y > low && y < high ? dy : 0.0f;
 }
 
 /* sums: {dy (x - mean), dy}, dy behind the ReLU. Four rows are summed before they are added: fewer rounding errors. */
@@ -308,7 +319,7 @@ EG__CLONES static void add_gradients(const eg__norm_work *w, float *restrict sca
                                      const float *x, const float *dy, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
-    float low = w->relu ? 0.0f : -INFINITY;
+    float low = w->low, high = w->high;
     memset(scaled, 0, (size_t)w->width * sizeof(float));
     memset(plain, 0, (size_t)w->width * sizeof(float));
     int64_t at = 0, width = w->width;
@@ -317,10 +328,10 @@ EG__CLONES static void add_gradients(const eg__norm_work *w, float *restrict sca
 #pragma omp simd
         for (int64_t i = 0; i < width; i++) {
             float a = v[i], b = v[i + width], c = v[i + 2 * width], d = v[i + 3 * width];
-            float da = passed(a, mean[i], scale[i], shift[i], low, g[i]);
-            float db = passed(b, mean[i], scale[i], shift[i], low, g[i + width]);
-            float dc = passed(c, mean[i], scale[i], shift[i], low, g[i + 2 * width]);
-            float dd = passed(d, mean[i], scale[i], shift[i], low, g[i + 3 * width]);
+            float da = passed(a, mean[i], scale[i], shift[i], low, high, g[i]);
+            float db = passed(b, mean[i], scale[i], shift[i], low, high, g[i + width]);
+            float dc = passed(c, mean[i], scale[i], shift[i], low, high, g[i + 2 * width]);
+            float dd = passed(d, mean[i], scale[i], shift[i], low, high, g[i + 3 * width]);
             scaled[i] += (da * (a - mean[i]) + db * (b - mean[i])) + (dc * (c - mean[i]) + dd * (d - mean[i]));
             plain[i] += (da + db) + (dc + dd);
         }
@@ -329,7 +340,7 @@ EG__CLONES static void add_gradients(const eg__norm_work *w, float *restrict sca
         int64_t left = EG_MIN(width, n - at);
 #pragma omp simd
         for (int64_t i = 0; i < left; i++) {
-            float d = passed(x[at + i], mean[i], scale[i], shift[i], low, dy[at + i]);
+            float d = passed(x[at + i], mean[i], scale[i], shift[i], low, high, dy[at + i]);
             scaled[i] += d * (x[at + i] - mean[i]);
             plain[i] += d;
         }
@@ -350,12 +361,12 @@ void eg__norm_gradients(void *arg, int64_t begin, int64_t end)
 EG__CLONES static void gradient_rows(const eg__norm_work *w, const float *x, const float *dy, float *dx, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift, *back = w->back, *lift = w->lift;
-    float low = w->relu ? 0.0f : -INFINITY;
+    float low = w->low, high = w->high;
     for (int64_t at = 0; at < n; at += w->width) {
         int64_t left = EG_MIN(w->width, n - at);
 #pragma omp simd
         for (int64_t i = 0; i < left; i++) {
-            float v = x[at + i], d = normalized(v, mean[i], scale[i], shift[i]) > low ? dy[at + i] : 0.0f;
+            float v = x[at + i], d = passed(v, mean[i], scale[i], shift[i], low, high, dy[at + i]);
             dx[at + i] = scale[i] * d - (v - mean[i]) * back[i] - lift[i];
         }
     }

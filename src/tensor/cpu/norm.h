@@ -12,6 +12,7 @@ typedef struct eg__norm_work {
     int64_t rows, channels, repeat, width; /* width = channels * repeat */
     int64_t block, blocks;                 /* rows a block (a multiple of repeat), number of blocks */
     bool relu;
+    float low, high; /* what is between passes the ReLU as it is; all, where there is none */
     const float *x, *dy;
     const float *sum;            /* what y is added to; NULL: nothing. It may be y */
     float *y;                    /* or dx */
