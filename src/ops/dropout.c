@@ -25,7 +25,7 @@ static eg_status drop_path_infer(const eg_op_call *call, eg_spec *out)
 void eg__draw_mask(eg_tensor *mask, double p)
 {
     enum { BLOCK = 1024 };
-    int64_t n = eg_shape_numel(mask->shape), blocks = (n + BLOCK - 1) / BLOCK;
+    int64_t n = eg_shape_numel(mask->shape), blocks = eg__is_dry(mask->ctx) ? 0 : (n + BLOCK - 1) / BLOCK;
     eg_rng start = *eg_context_rng(mask->ctx);
     uint64_t dropped = (uint64_t)(p * 4294967296.0); /* of the 2^32 numbers */
     double kept = p < 1.0 ? 1.0 / (1.0 - p) : 0.0;
