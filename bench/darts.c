@@ -36,8 +36,7 @@ eg_status bench_count_alphas(bench *b, eg_mutator *mutator)
 
 static eg_status measure(bench *b, state *s, eg_shape input)
 {
-    EG_CHECK(strcmp(bench_text(b, "memory", "full"), "full") == 0, EG_EUNSUPPORTED,
-             "memory=%s: the engine has no such way yet", bench_text(b, "memory", ""));
+    eg_mutator_set_recompute(s->mutator, strcmp(bench_text(b, "memory", "full"), "low") == 0);
     b->params = eg_module_n_parameters(s->net);
     EG_TRY(bench_count_alphas(b, s->mutator));
     EG_TRY(eg_mutator_reset(s->mutator));

@@ -51,6 +51,27 @@ EG_API eg_status eg_backward(eg_tensor *loss);
 /** The same from a tensor of any shape, with `grad` = d (something) / d `t` of its shape (else ESHAPE). */
 EG_API eg_status eg_backward_from(eg_tensor *t, eg_tensor *grad);
 
+/** A function of tensors: returns one tensor (or eg_none), NULL on failure. */
+typedef eg_tensor *(*eg_recompute_fn)(void *payload, eg_tensor *const *in, size_t n_in);
+/** fn(payload, in, n_in), of which a recording tape keeps nothing but the inputs: backward runs fn again to
+ *  differentiate it (Chen et al., "Training deep nets with sublinear memory cost", 2016; torch.utils.checkpoint). The
+ *  result and the gradients are those of a plain call.
+ *
+ *  What fn reads and what is to have a gradient: `in`, and leaves (a module's parameters). A result of the tape that is
+ *  not among `in` is refused (EINVAL). For the second run the context's random numbers are put back to where they were
+ *  before the first, and running statistics (batch norm, spectral norm) are left alone. Everything else that fn does it
+ *  does twice: hooks are called again, so are the functions of modules of one's own. A leaf that was changed in place
+ *  between the runs, or another sequence of leaves, is EINVAL in backward; so is backward inside fn through what fn
+ *  made.
+ *
+ *  Where nothing is recorded, while a trace is made, for shape-only inputs, for a tuple among the inputs and for one as
+ *  the result, fn is called as it is. A result that depends on no leaf or input with a gradient is a constant.
+ *
+ *  `release` (may be NULL) is called once with `payload` when it is not needed any more: after a failure or a plain
+ *  call before this returns, else when the tape ends. NULL: fn's failure, ENOMEM, EINVAL for a NULL. */
+EG_API eg_tensor *eg_recompute(eg_context *ctx, eg_recompute_fn fn, void *payload, void (*release)(void *payload),
+                               eg_tensor *const *in, size_t n_in);
+
 /** A function of tensors to be checked: returns one tensor, or NULL on failure. */
 typedef eg_tensor *(*eg_gradcheck_fn)(void *payload, eg_tensor *const *in, size_t n_in);
 

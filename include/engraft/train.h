@@ -87,6 +87,23 @@ EG_API eg_callback *eg_architecture_checkpoint(const char *directory);
 /** Writes DIR/epoch_<n>.safetensors, the model's state, at the end of each epoch. The same holds. */
 EG_API eg_callback *eg_model_checkpoint(const char *directory);
 
+/* ---------------------------------------------------------------------------------------------- memory */
+
+/** What a step keeps for its backward. */
+typedef enum eg_memory {
+    EG_MEMORY_NORMAL,
+    EG_MEMORY_LOW /**< nothing of mixed edges, which are run again: see eg_mutator_set_recompute() */
+} eg_memory;
+
+/** Bytes of tensor buffers at the peak of training steps. */
+typedef struct eg_memory_estimate {
+    size_t parameters;  /**< with buffers, such as running statistics */
+    size_t gradients;   /**< of the parameters */
+    size_t optimizer;   /**< its state */
+    size_t activations; /**< all the rest: what forward keeps, workspaces, the batch, and what else the context holds */
+    size_t total;       /**< what eg_context_stats will call bytes_reserved */
+} eg_memory_estimate;
+
 /* ---------------------------------------------------------------------------------------------- trainer */
 
 /** Loss of a batch: a scalar on the tape; NULL on failure. */
@@ -140,6 +157,8 @@ typedef struct eg_trainer_options {
     bool resume;               /**< go on from the checkpoint in `run` where there is one */
     double checkpoint_seconds; /**< at least so long between checkpoints within an epoch; 0 = 20, negative = at ends of
                                   epochs only */
+    eg_memory memory;          /**< low: for a model with a mutator that decides by tensors of weights */
+    size_t max_memory;         /**< bytes; 0 = no limit. As of searches */
 } eg_trainer_options;
 /** eg_trainer_new(ctx, net, train_set, .validation = test_set, .epochs = 10). NULL on failure, with all freed that was
  *  to be taken over: EINVAL (an option out of range, or a checkpoint made with another one; both are named), EFORMAT
@@ -161,6 +180,10 @@ EG_API eg_status eg_trainer_train(eg_trainer *trainer);
 EG_API eg_status eg_trainer_validate(eg_trainer *trainer);
 /** Averages of the last validation ("loss", "acc1", ..), or training epoch when there was none. Lent. */
 EG_API const eg_meter_group *eg_trainer_meters(const eg_trainer *trainer);
+/** Predicts the peak of a training step by doing some with neither memory nor arithmetic: hooks, losses and modules of
+ *  one's own are called, on tensors full of zeros, and nothing is changed by it. Kernels of the backend "ref" do compute,
+ *  and take the memory. ENOMEM, and what a step fails with. */
+EG_API eg_status eg_trainer_memory(eg_trainer *trainer, eg_memory memory, eg_memory_estimate *estimate);
 /** Seconds that eg_trainer_train() took so far, those before the checkpoint that it went on from included. */
 EG_API double eg_trainer_seconds(const eg_trainer *trainer);
 /** Lent. */
@@ -210,6 +233,9 @@ typedef struct eg_search_options {
     const char *run;           /**< run directory: checkpoints, events.jsonl, arch.json, made; NULL = none */
     bool resume;               /**< go on from the checkpoint in `run` where there is one */
     double checkpoint_seconds; /**< as of trainers */
+    eg_memory memory;
+    size_t max_memory; /**< bytes that a training step may take as eg_search_memory() says; 0 = no limit. Where it takes
+                          more, `memory` becomes low, with a warning; where that does not help: ENOMEM */
 } eg_search_options;
 /** eg_search_new(ctx, net, train_set, .strategy = "spos", .epochs = 5). The strategy's mutator is attached to the model
  *  until eg_search_free(). NULL on failure: EINVAL (an option out of range, or a checkpoint made with another one; both
@@ -228,6 +254,9 @@ EG_API eg_status eg_search_run(eg_search *search);
 /** The architecture found; NULL and EINVAL before eg_search_run() has succeeded (the message says whether it was run).
  * Lent. */
 EG_API const eg_arch *eg_search_arch(const eg_search *search);
+/** Predicts the peak of the training steps of the strategy as eg_trainer_memory() does; of a strategy that samples, over
+ *  the first few paths. EINVAL for one that trains nothing. */
+EG_API eg_status eg_search_memory(eg_search *search, eg_memory memory, eg_memory_estimate *estimate);
 /** Seconds that eg_search_run() took so far, those before the checkpoint that it went on from included. */
 EG_API double eg_search_seconds(const eg_search *search);
 /** Writes the architecture found to a file. EINVAL before there is one; EIO. */

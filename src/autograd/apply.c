@@ -15,8 +15,8 @@ typedef struct application {
     eg_tape *tape; /* where it is recorded; NULL when it is not */
     bool shape_only;
     eg_tensor *out[EG_OP_MAX_OUTPUTS]; /* owned until they go to the scope */
-    bool *needs_grad;
-    bool few_needs_grad[FEW];
+    bool *needs_grad;                  /* [n_in], and as many false */
+    bool few_needs_grad[2 * FEW];
     eg__saved saved;
 } application;
 
@@ -63,7 +63,7 @@ static eg_status mark_gradients(application *app)
 {
     eg_op_call *call = &app->call;
     app->needs_grad = app->few_needs_grad;
-    if (call->n_in > FEW && !(app->needs_grad = eg__calloc(call->n_in, sizeof *app->needs_grad)))
+    if (call->n_in > FEW && !(app->needs_grad = eg__calloc(call->n_in, 2 * sizeof *app->needs_grad)))
         return EG_ENOMEM;
     call->needs_grad = app->needs_grad;
     eg_tape *tape = app->shape_only || !call->op->backward ? NULL : eg__recording_tape(app->state);
@@ -79,6 +79,10 @@ static eg_status mark_gradients(application *app)
         call->recording |= app->needs_grad[i];
     }
     app->tape = call->recording ? tape : NULL;
+    if (app->tape && tape->forgetful) { /* recorded, but forward need not prepare a backward */
+        call->needs_grad += call->n_in;
+        call->recording = false;
+    }
     return EG_OK;
 }
 
@@ -230,6 +234,13 @@ static eg__node *new_node(eg_tape *tape, const eg_op_call *call)
     return whole ? node : NULL;
 }
 
+/* Says whether a function that is run again reads what it read before. */
+static void note_leaf(eg_tape *tape, const eg_tensor *leaf)
+{
+    const uint64_t read[] = {tape->leaves, leaf->storage->version};
+    tape->leaves = eg__hash(read, sizeof read, 0);
+}
+
 static eg_status record(application *app)
 {
     const eg_op_call *call = &app->call;
@@ -242,13 +253,15 @@ static eg_status record(application *app)
     for (size_t i = 0; i < call->n_in; i++) {
         eg_tensor *t = call->in[i];
         node->in_spec[i] = spec_of(t);
-        node->needs_grad[i] = call->needs_grad[i];
-        if (!call->needs_grad[i])
+        node->needs_grad[i] = app->needs_grad[i];
+        if (!app->needs_grad[i])
             continue;
-        if (t->tape_id == 0)
+        if (t->tape_id == 0) {
             node->edges[i].leaf = eg_tensor_keep(t);
-        else
+            note_leaf(tape, t);
+        } else {
             node->edges[i] = (eg__edge){.node = t->node, .out = t->out_index};
+        }
     }
     node->saved = app->saved;
     for (size_t i = 0; i < node->saved.n; i++)
@@ -273,7 +286,7 @@ eg_status eg_op_save(eg_op_call *call, eg_tensor *t)
         return eg_error_last()->code;
     }
     application *app = call->record;
-    return app->tape ? eg__saved_add(&app->tape->arena, &app->saved, t) : EG_OK;
+    return app->tape && !app->tape->forgetful ? eg__saved_add(&app->tape->arena, &app->saved, t) : EG_OK;
 }
 
 /* ---- all together ---- */

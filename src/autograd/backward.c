@@ -38,7 +38,7 @@ static eg_status add_into(eg_tensor **slot, eg_tensor *grad)
 }
 
 /* A leaf's gradient lies in memory as the leaf does: optimizers run over both at once. */
-static eg_status add_into_leaf(eg_tensor *leaf, eg_tensor *grad)
+eg_status eg__add_into_leaf(eg_tensor *leaf, eg_tensor *grad)
 {
     if (leaf->grad || (eg__is_exclusive(grad) && eg__same_strides(leaf, grad)))
         return add_into(&leaf->grad, grad);
@@ -99,8 +99,12 @@ static bool serves(const eg_spec *spec, const eg_tensor *t)
     return true;
 }
 
-/* Where the gradients of input i meet. */
-static eg_tensor **slot_of(const eg_op_grad *grad, size_t i)
+eg__node *eg__node_of(const eg_op_grad *grad)
+{
+    return ((const pass_record *)grad->record)->node;
+}
+
+eg_tensor **eg__gradient_slot(const eg_op_grad *grad, size_t i)
 {
     const pass_record *record = grad->record;
     const eg__edge *edge = &record->node->edges[i];
@@ -112,7 +116,7 @@ eg_tensor *eg_op_grad_into(eg_op_grad *grad, size_t i, eg_tensor *reuse, bool *a
     if (check_index(grad, i) != EG_OK)
         return NULL;
     const eg_spec *spec = &grad->in_spec[i];
-    eg_tensor *sum = add && grad->needs_grad[i] ? *slot_of(grad, i) : NULL;
+    eg_tensor *sum = add && grad->needs_grad[i] ? *eg__gradient_slot(grad, i) : NULL;
     if (add)
         *add = sum && serves(spec, sum);
     if (sum && *add) {
@@ -199,7 +203,7 @@ static eg_status hand_on(eg_tape *tape, eg__node *node)
         if (!node->needs_grad[i])
             eg_tensor_release(grad);
         else if (edge->leaf)
-            EG_TRY(add_into_leaf(edge->leaf, grad));
+            EG_TRY(eg__add_into_leaf(edge->leaf, grad));
         else
             EG_TRY(add_into(&tape->nodes[edge->node]->grad_out[edge->out], grad));
     }
@@ -275,11 +279,14 @@ eg_status eg_backward_from(eg_tensor *t, eg_tensor *grad)
     eg_tape *tape = t->requires_grad && t->tape_id ? eg__find_tape(state, t->tape_id) : NULL;
     EG_CHECK(tape, EG_EINVAL,
              "nothing was recorded: the tensor does not depend on one that requires a gradient, or its tape has ended");
+    EG_CHECK(!tape->forgetful, EG_EINVAL,
+             "this runs for eg_recompute(), which runs it again to differentiate it: backward comes after");
     EG_TRY(mark_reached(tape, t->node));
     eg__tape_stop_sharing(tape);
-    tape->nodes[t->node]->grad_out[t->out_index] = eg_tensor_keep(grad);
     state->inside++;
-    eg_status status = pass_all(tape, t->node);
+    eg_status status = add_into(&tape->nodes[t->node]->grad_out[t->out_index], eg_tensor_keep(grad));
+    if (status == EG_OK)
+        status = pass_all(tape, t->node);
     state->inside--;
     return status;
 }

@@ -72,8 +72,9 @@ typedef struct eg__node {
     /* Of stateless operations, until backward begins: what equal applications to the same input share. */
     eg_tensor *result; /* owned */
     uint64_t in_version, out_version;
-    struct eg__node *next_reader; /* the next stateless operation on the same node's output */
-    struct eg__node *readers;     /* the stateless operations on this node's outputs */
+    struct eg__node *next_reader;      /* the next stateless operation on the same node's output */
+    struct eg__node *readers;          /* the stateless operations on this node's outputs */
+    struct eg__repetition *repetition; /* owned; of eg_recompute() only */
 } eg__node;
 
 struct eg_tape {
@@ -81,7 +82,9 @@ struct eg_tape {
     struct eg_tape *outer; /* also links unused tapes */
     uint64_t id;
     bool recording;
+    bool forgetful;  /* it records, but nothing is saved for a backward, which is refused */
     unsigned inside; /* the state's when it was opened */
+    uint64_t leaves; /* a hash of the versions of the leaves that were read */
     size_t scope;
     eg__arena arena;
     eg__node **nodes;
@@ -92,7 +95,8 @@ typedef struct eg__autograd {
     eg_tape *tape;   /* innermost open one */
     eg_tape *unused; /* closed tapes: their memory is used again */
     uint64_t last_tape_id;
-    unsigned inside; /* operations and backward passes under way: what they do is not recorded */
+    unsigned inside;    /* operations and backward passes under way: what they do is not recorded */
+    unsigned repeating; /* forward passes under way that were run before, or are only a trial */
     const eg__trace_sink *sink;
     eg__buf path;
     size_t *path_lengths; /* of the path before each call */
@@ -115,6 +119,19 @@ void eg__tape_stop_sharing(eg_tape *tape);
 
 eg_status eg__saved_add(eg__arena *arena, eg__saved *saved, eg_tensor *t);
 void eg__saved_release(eg__saved *saved);
+
+/** Whether what runs now has run before: it must not count in running statistics a second time. */
+bool eg__is_repeating(const eg_context *ctx);
+/** From now on until the same with -1. ENOMEM. */
+eg_status eg__repeat(eg_context *ctx, int step);
+
+/** The node whose backward this is. */
+eg__node *eg__node_of(const eg_op_grad *grad);
+/** Adds to a leaf's gradient; takes over the reference to `grad`, also on failure. */
+eg_status eg__add_into_leaf(eg_tensor *leaf, eg_tensor *grad);
+/** Where the gradients of an operation's input i meet. */
+eg_tensor **eg__gradient_slot(const eg_op_grad *grad, size_t i);
+void eg__repetition_free(struct eg__repetition *repetition);
 
 /** Puts "relu 'stem.0'", or "relu" at top level, before the recorded failure. */
 eg_status eg__op_fail(eg_status status, const char *op, const char *path);

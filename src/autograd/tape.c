@@ -49,6 +49,7 @@ static void forget_node(eg__node *node)
     eg__saved_release(&node->saved);
     for (size_t i = 0; i < node->n_in; i++)
         eg_tensor_release(node->edges[i].leaf);
+    eg__repetition_free(node->repetition);
 }
 
 static void forget_record(eg_tape *tape)
@@ -110,6 +111,8 @@ eg_tape *eg_tape_begin(eg_context *ctx, eg_tape_mode mode)
     tape->outer = state->tape;
     tape->id = ++state->last_tape_id;
     tape->recording = mode == EG_RECORD;
+    tape->forgetful = false;
+    tape->leaves = 0;
     tape->inside = state->inside;
     tape->scope = scope;
     state->tape = tape;
@@ -169,6 +172,21 @@ bool eg_is_recording(const eg_context *ctx)
 {
     const eg__autograd *state = ctx ? eg__context_peek(ctx, EG__SLOT_AUTOGRAD) : NULL;
     return state && eg__recording_tape(state);
+}
+
+bool eg__is_repeating(const eg_context *ctx)
+{
+    const eg__autograd *state = eg__context_peek(ctx, EG__SLOT_AUTOGRAD);
+    return state && state->repeating > 0;
+}
+
+eg_status eg__repeat(eg_context *ctx, int step)
+{
+    eg__autograd *state = eg__autograd_of(ctx);
+    if (!state)
+        return EG_ENOMEM;
+    state->repeating += (unsigned)step;
+    return EG_OK;
 }
 
 eg_tape *eg__find_tape(const eg__autograd *state, uint64_t id)

@@ -36,10 +36,20 @@ struct eg_context {
         void (*destroy)(eg_context *ctx, void *state);
     } slots[EG__SLOT_COUNT];
     eg__pool pool;
+    struct eg__dry *dry; /* NULL: buffers are what they are */
 };
 
 void eg__pool_init(eg_context *ctx);
 /** Gives all unused buffers back to the system. */
 void eg__pool_trim(eg_context *ctx);
+/** The size of the buffers that serve a size, and (with the pool enabled) the number of their class. */
+size_t eg__pool_class(const eg_context *ctx, size_t size, size_t *index);
+/** Whether unused buffers are given back before a new one is made. */
+bool eg__pool_is_full(size_t reserved, size_t high_water);
+
+/** The pool's functions while memory is predicted. give() says whether the buffer was one of take()'s; else it goes
+ * back to the pool as well. */
+void *eg__dry_take(eg_context *ctx, size_t size);
+bool eg__dry_give(eg_context *ctx, void *buffer, size_t size);
 
 #endif

@@ -158,6 +158,15 @@ eg_context_stats *eg__context_stats(eg_context *ctx);
 void *eg__pool_take(eg_context *ctx, size_t size);
 /** `size` is the one asked for. NULL buffers are allowed. */
 void eg__pool_give(eg_context *ctx, void *buffer, size_t size);
+/** Between these two, buffers have addresses but no memory, and kernels of the fast table do nothing: what is done
+ * meanwhile shows how much memory it would take. Whoever does it gives back all that was taken meanwhile, and puts back
+ * what other code has written. EINVAL when it is so already; ENOMEM. */
+typedef struct eg__dry_result {
+    size_t in_use, reserved; /* the most there was of each; see eg_context_stats */
+} eg__dry_result;
+eg_status eg__dry_begin(eg_context *ctx);
+eg__dry_result eg__dry_end(eg_context *ctx);
+bool eg__is_dry(const eg_context *ctx);
 /** False with EG_POOL=off: then other free lists are not to be used either. */
 bool eg__pool_enabled(const eg_context *ctx);
 

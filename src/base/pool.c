@@ -58,10 +58,22 @@ void eg__pool_trim(eg_context *ctx)
     ctx->stats.bytes_reserved = ctx->stats.bytes_in_use;
 }
 
+size_t eg__pool_class(const eg_context *ctx, size_t size, size_t *index)
+{
+    size_t class_size = round_up(size);
+    *index = ctx->pool.enabled ? class_of(size, &class_size) : 0;
+    return class_size;
+}
+
+/* Work on ever new sizes would pile up unused buffers: keep at most as much again as was ever in use. */
+bool eg__pool_is_full(size_t reserved, size_t high_water)
+{
+    return reserved > 2 * high_water + slack;
+}
+
 static void *from_system(eg_context *ctx, size_t size)
 {
-    /* Work on ever new sizes would pile up unused buffers: keep at most as much again as was ever in use. */
-    if (ctx->stats.bytes_reserved > 2 * ctx->pool.high_water + slack)
+    if (eg__pool_is_full(ctx->stats.bytes_reserved, ctx->pool.high_water))
         eg__pool_trim(ctx);
     void *buffer = aligned_alloc(ALIGNMENT, size);
     if (!buffer && ctx->stats.bytes_reserved > ctx->stats.bytes_in_use) {
@@ -81,13 +93,11 @@ void *eg__pool_take(eg_context *ctx, size_t size)
         eg_fail(EG_ENOMEM, "out of memory: a buffer of %zu bytes", size);
         return NULL;
     }
-    size_t class_size = round_up(size), index = 0;
-    void *buffer = NULL;
-    if (ctx->pool.enabled) {
-        index = class_of(size, &class_size);
-        buffer = ctx->pool.free[index];
-    }
-    if (buffer)
+    size_t index, class_size = eg__pool_class(ctx, size, &index);
+    void *buffer = ctx->pool.enabled && !ctx->dry ? ctx->pool.free[index] : NULL;
+    if (ctx->dry)
+        buffer = eg__dry_take(ctx, size);
+    else if (buffer)
         ctx->pool.free[index] = ctx->pool.free[index]->next;
     else
         buffer = from_system(ctx, class_size);
@@ -95,6 +105,8 @@ void *eg__pool_take(eg_context *ctx, size_t size)
         eg_fail(EG_ENOMEM, "out of memory: a buffer of %zu bytes", size);
         return NULL;
     }
+    if (ctx->dry)
+        return buffer;
     eg_context_stats *stats = &ctx->stats;
     stats->bytes_in_use += class_size;
     stats->bytes_peak = EG_MAX(stats->bytes_peak, stats->bytes_in_use);
@@ -104,12 +116,11 @@ void *eg__pool_take(eg_context *ctx, size_t size)
 
 void eg__pool_give(eg_context *ctx, void *buffer, size_t size)
 {
-    if (!buffer)
+    if (!buffer || (ctx->dry && eg__dry_give(ctx, buffer, size)))
         return;
-    size_t class_size = round_up(size);
+    size_t index, class_size = eg__pool_class(ctx, size, &index);
     if (ctx->pool.enabled) {
         eg__pool_free *unused = buffer;
-        size_t index = class_of(size, &class_size);
         unused->next = ctx->pool.free[index];
         ctx->pool.free[index] = unused;
     } else {

@@ -170,11 +170,24 @@ eg_module *build_fixed(eg_context *ctx, const network_options *options, const eg
 /** Adds "params" and "macs" of a plain model (or of a supernet whose mutator decides). */
 eg_status add_costs(json_t *result, eg_module *model, eg_shape input);
 
+/* ---- memory ---- */
+
+/** A size such as "2G" in bytes, which check_memory_size() allows; NULL is 0. */
+size_t memory_size(const char *text);
+eg_memory memory_of(const char *name);
+/** Append to a list what a step takes: of a strategy on a supernet, of a retraining. */
+eg_status predict_search(eg_module *model, const network_options *network, const char *strategy, size_t batch,
+                         json_t *list);
+eg_status predict_retraining(eg_module *model, const network_options *network, size_t batch, json_t *list);
+void print_memory(const json_t *list);
+
 /* ---- checks of option values ---- */
 
 eg_status check_space(const char *name);
 eg_status check_data(const char *spec);
 eg_status check_strategy(const char *name);
 eg_status check_choice(const char *name);
+eg_status check_memory(const char *name);
+eg_status check_memory_size(const char *text);
 
 #endif

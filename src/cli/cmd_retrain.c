@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct retrain_args {
-    const char *run, *space, *arch, *data, *out;
+    const char *run, *space, *arch, *data, *out, *max_memory;
     int64_t epochs, batch, subset, seed, threads, workers, channels, layers;
     double lr, weight_decay, label_smoothing, checkpoint_seconds;
     bool augment, resume, json;
@@ -42,6 +42,8 @@ static const option_spec options[] = {
         .flags = OPTION_RECORDED | OPTION_INHERITED, .max = 4096, .initial = "0", .shown = "the search's"),
     ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_RECORDED | OPTION_INHERITED,
         .max = 1024, .initial = "0", .shown = "the search's"),
+    ROW(TEXT, max_memory, "max-memory", "SIZE", "refuse what takes more (2G, 500M)", .flags = 0,
+        .check = check_memory_size, .shown = "no limit"),
     ROW(INT, threads, "threads", "N", "threads to compute with", .flags = OPTION_RECORDED, .max = 1024, .initial = "0",
         .shown = "all processors"),
     ROW(INT, workers, "workers", "N", "threads that make batches", .max = 64, .initial = "1"),
@@ -55,16 +57,33 @@ static const option_spec options[] = {
 
 /* ---------------------------------------------------------------------------------------------- training */
 
+/* Without progress: only to look at it, no run is touched. */
+static eg_trainer *make_trainer(eg_context *ctx, const retrain_args *a, eg_module *model, eg_dataset *data, progress *p)
+{
+    const eg_transform transforms[] = {eg_random_crop(2), eg_random_flip(0.5)};
+    bool images = eg_dataset_shape(data).ndim == 3;
+    return eg_trainer_new(
+        ctx, model, data, .epochs = a->epochs, .batch_size = (size_t)a->batch, .workers = (int)a->workers, .lr = a->lr,
+        .weight_decay = EG_F64(a->weight_decay), .label_smoothing = a->label_smoothing, .transforms = transforms,
+        .n_transforms = a->augment && images ? 2 : 0, .seed = (uint64_t)a->seed, .run = p ? a->out : NULL,
+        .resume = a->resume, .max_memory = p ? 0 : memory_size(a->max_memory),
+        .checkpoint_seconds = a->checkpoint_seconds, .progress = p ? progress_show : NULL, .progress_payload = p);
+}
+
+static eg_status check_fit(eg_context *ctx, const retrain_args *a, eg_module *model, eg_dataset *data)
+{
+    if (!a->max_memory)
+        return EG_OK;
+    eg_trainer *trainer = make_trainer(ctx, a, model, data, NULL);
+    eg_status status = trainer ? EG_OK : eg_error_last()->code;
+    eg_trainer_free(trainer);
+    return status;
+}
+
 static eg_status train(eg_context *ctx, const retrain_args *a, eg_module *model, eg_dataset *data, json_t *result)
 {
     progress p = progress_start();
-    const eg_transform transforms[] = {eg_random_crop(2), eg_random_flip(0.5)};
-    bool images = eg_dataset_shape(data).ndim == 3;
-    eg_trainer *trainer = eg_trainer_new(
-        ctx, model, data, .epochs = a->epochs, .batch_size = (size_t)a->batch, .workers = (int)a->workers, .lr = a->lr,
-        .weight_decay = EG_F64(a->weight_decay), .label_smoothing = a->label_smoothing, .transforms = transforms,
-        .n_transforms = a->augment && images ? 2 : 0, .seed = (uint64_t)a->seed, .run = a->out, .resume = a->resume,
-        .checkpoint_seconds = a->checkpoint_seconds, .progress = progress_show, .progress_payload = &p);
+    eg_trainer *trainer = make_trainer(ctx, a, model, data, &p);
     eg_status status = trainer ? eg_trainer_train(trainer) : eg_error_last()->code;
     progress_end(&p);
     json_object_set_new(result, "seconds", json_real(whole_milliseconds(eg_trainer_seconds(trainer))));
@@ -192,7 +211,9 @@ static eg_status retrain_data(const command *self, eg_context *ctx, retrain_args
     eg_dataset *data = all ? eg_dataset_sample(all, (size_t)a->subset, (uint64_t)a->seed) : NULL;
     eg_module *model = data ? make_network(ctx, a, arch, data) : NULL;
     eg_dataset *test = model ? eg_dataset_open(ctx, a->data, .split = EG_TEST) : NULL;
-    eg_status status = test ? create_run(self, a, a->out, data, arch, a->resume) : eg_error_last()->code;
+    eg_status status = test ? check_fit(ctx, a, model, data) : eg_error_last()->code;
+    if (status == EG_OK)
+        status = create_run(self, a, a->out, data, arch, a->resume);
     int lock = -1;
     json_t *known = NULL;
     if (status == EG_OK)

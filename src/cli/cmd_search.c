@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct search_args {
-    const char *space, *data, *strategy, *out, *choice;
+    const char *space, *data, *strategy, *out, *choice, *memory, *max_memory;
     int64_t epochs, batch, subset, seed, threads, workers, channels, layers, evaluations;
     double lr, arch_lr, warmup, checkpoint_seconds;
     bool resume, json, epochs_given;
@@ -43,6 +43,10 @@ static const option_spec options[] = {
         .check = check_choice, .initial = "evolution"),
     ROW(INT, evaluations, "evaluations", "N", "candidates evaluated in the choice", .flags = OPTION_RECORDED,
         .max = 1e7, .initial = "0", .shown = "the strategy's own"),
+    ROW(TEXT, memory, "memory", "HOW", "normal, or low: mixed edges are run again in backward (darts)",
+        .flags = OPTION_RECORDED, .check = check_memory, .initial = "normal"),
+    ROW(TEXT, max_memory, "max-memory", "SIZE", "refuse what takes more (2G, 500M), or take '--memory low' for it",
+        .flags = 0, .check = check_memory_size, .shown = "no limit"),
     ROW(INT, threads, "threads", "N", "threads to compute with", .flags = OPTION_RECORDED, .max = 1024, .initial = "0",
         .shown = "all processors"),
     ROW(INT, workers, "workers", "N", "threads that make batches", .max = 64, .initial = "1"),
@@ -63,16 +67,18 @@ static eg_module *make_supernet(eg_context *ctx, const search_args *a, const eg_
     return build_network(ctx, &network);
 }
 
+/* Without progress: only to look at it, no run is touched. */
 static eg_search *make_search(eg_context *ctx, const search_args *a, eg_module *model, eg_dataset *data, progress *p)
 {
-    return eg_search_new(ctx, model, data, .strategy = a->strategy, .epochs = a->epochs, .batch_size = (size_t)a->batch,
-                         .workers = (int)a->workers, .lr = a->lr, .seed = (uint64_t)a->seed, .run = a->out,
-                         .resume = a->resume,
-                         .strategy_options = {.evaluations = a->evaluations,
-                                              .choice = a->choice,
-                                              .arch_lr = a->arch_lr,
-                                              .warmup = a->warmup},
-                         .checkpoint_seconds = a->checkpoint_seconds, .progress = progress_show, .progress_payload = p);
+    return eg_search_new(
+        ctx, model, data, .strategy = a->strategy, .epochs = a->epochs, .batch_size = (size_t)a->batch,
+        .workers = (int)a->workers, .lr = a->lr, .seed = (uint64_t)a->seed, .run = p ? a->out : NULL,
+        .resume = a->resume, .memory = memory_of(a->memory), .max_memory = p ? 0 : memory_size(a->max_memory),
+        .strategy_options = {.evaluations = a->evaluations,
+                             .choice = a->choice,
+                             .arch_lr = a->arch_lr,
+                             .warmup = a->warmup},
+        .checkpoint_seconds = a->checkpoint_seconds, .progress = p ? progress_show : NULL, .progress_payload = p);
 }
 
 static eg_status run_search(eg_context *ctx, const search_args *a, eg_module *model, eg_dataset *data, json_t *result)
@@ -89,6 +95,22 @@ static eg_status run_search(eg_context *ctx, const search_args *a, eg_module *mo
     json_object_set_new(result, "seconds", json_real(whole_milliseconds(eg_search_seconds(search))));
     eg_free(text);
     eg_search_free(search);
+    return status;
+}
+
+/* Whether the steps fit; with '--memory low' where that is what it takes. Leaves no trace in what comes after. */
+static eg_status settle_memory(eg_context *ctx, search_args *a, eg_module *model, eg_dataset *data)
+{
+    if (!a->max_memory || eg_strategy_find(a->strategy)->no_training)
+        return EG_OK;
+    eg_rng rng = *eg_context_rng(ctx);
+    eg_search *search = make_search(ctx, a, model, data, NULL);
+    eg_memory_estimate normal;
+    eg_status status = search ? eg_search_memory(search, EG_MEMORY_NORMAL, &normal) : eg_error_last()->code;
+    eg_search_free(search);
+    *eg_context_rng(ctx) = rng;
+    if (status == EG_OK && normal.total > memory_size(a->max_memory))
+        a->memory = "low";
     return status;
 }
 
@@ -112,6 +134,8 @@ static eg_status search_data(const command *self, eg_context *ctx, search_args *
     eg_status status = *mutables ? check_size(data) : eg_error_last()->code;
     int lock = -1;
     json_t *known = NULL;
+    if (status == EG_OK)
+        status = settle_memory(ctx, a, model, data);
     if (status == EG_OK)
         status = create_run(self, a, a->out, data, NULL, a->resume);
     if (status == EG_OK)

@@ -8,8 +8,8 @@
 
 typedef struct show_args {
     const char *space, *run, *data;
-    int64_t channels, layers;
-    bool json;
+    int64_t channels, layers, batch, threads;
+    bool memory, json;
 } show_args;
 
 #define ROW(...) OPTION(show_args, __VA_ARGS__)
@@ -23,6 +23,11 @@ static const option_spec options[] = {
         .initial = "0", .shown = "the space's own"),
     ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_INHERITED, .max = 1024,
         .initial = "0", .shown = "the space's own"),
+    ROW(FLAG, memory, "memory", NULL, "show what training steps take in memory, and nothing else", .flags = 0),
+    ROW(INT, batch, "batch", "N", "samples a step, for --memory", .max = 65536, .initial = "0",
+        .shown = "the run's, or 64"),
+    ROW(INT, threads, "threads", "N", "threads to compute with, for --memory", .max = 1024, .initial = "0",
+        .shown = "the run's, or all processors"),
     ROW(FLAG, json, "json", NULL, "print one JSON object: params, macs, mutables (key, type, candidates, chosen), ..",
         .flags = 0),
     {.name = NULL},
@@ -128,6 +133,42 @@ static eg_status find_network(eg_context *ctx, const show_args *a, const json_t 
     return EG_OK;
 }
 
+/* The steps that there are: of the run's strategy and its retraining, else of all strategies. */
+static eg_status predict(eg_module *model, const eg_arch *arch, const network_options *network, const show_args *a,
+                         const json_t *run, json_t *list)
+{
+    const char *strategy = json_string_value(json_object_get(run, "strategy"));
+    json_int_t of_run = json_integer_value(json_object_get(run, "batch"));
+    size_t batch = (size_t)(a->batch > 0 ? a->batch : of_run > 0 ? of_run : 64);
+    for (size_t i = 0; eg_strategies()[i]; i++) {
+        const eg_strategy_class *cls = eg_strategies()[i];
+        bool wanted = run ? strategy && strcmp(strategy, cls->name) == 0 : true;
+        if (wanted && !cls->no_training)
+            EG_TRY(predict_search(model, network, cls->name, batch, list));
+    }
+    if (!arch)
+        return EG_OK;
+    EG_TRY(eg_apply_arch(model, arch));
+    return predict_retraining(model, network, batch, list);
+}
+
+static eg_status show_memory(eg_module *model, const eg_arch *arch, const network_options *network, const show_args *a,
+                             const json_t *run)
+{
+    json_t *list = json_array();
+    eg_status status = predict(model, arch, network, a, run, list);
+    json_t *result = json_pack("{s:s, s:O}", "space", network->space, "memory", list);
+    if (status == EG_OK && !result)
+        status = eg_fail(EG_ENOMEM, "no memory for the result");
+    if (status == EG_OK && a->json)
+        status = print_json(json_incref(result)) == EXIT_OK ? EG_OK : eg_fail(EG_EIO, "cannot print");
+    else if (status == EG_OK)
+        print_memory(list);
+    json_decref(result);
+    json_decref(list);
+    return status;
+}
+
 static eg_status show(eg_context *ctx, const show_args *a, const json_t *run)
 {
     network_options network;
@@ -136,6 +177,13 @@ static eg_status show(eg_context *ctx, const show_args *a, const json_t *run)
     eg_arch *arch = file_exists(path) ? eg_arch_load(path) : NULL;
     eg_status status = arch || !file_exists(path) ? EG_OK : eg_error_last()->code;
     eg_module *model = status == EG_OK ? build_network(ctx, &network) : NULL;
+    if (model && a->memory) {
+        status = show_memory(model, arch, &network, a, run);
+        eg_module_release(model);
+        eg_arch_free(arch);
+        free(path);
+        return status;
+    }
     json_t *result = json_pack("{s:s}", "space", network.space);
     if (status == EG_OK)
         status = model && result ? describe(model, arch, network.input, result) : eg_error_last()->code;
@@ -158,9 +206,12 @@ static int show_run(const command *self, void *args, bool *given)
         return usage_error(self->name, "takes either '--space NAME' or '--run DIR'");
     if (a->run && (a->data || a->channels || a->layers))
         return usage_error(self->name, "'--data', '--channels' and '--layers' go with '--space', a run has its own");
+    if (!a->memory && (a->batch || a->threads))
+        return usage_error(self->name, "'--batch' and '--threads' go with '--memory'");
     eg_error_clear();
     json_t *run = a->run ? load_run(a->run) : NULL;
-    eg_context *ctx = run || !a->run ? open_context(1, 0) : NULL;
+    int64_t threads = a->threads > 0 ? a->threads : json_integer_value(json_object_get(run, "threads"));
+    eg_context *ctx = run || !a->run ? open_context(a->memory ? threads : 1, 0) : NULL;
     eg_status status = ctx ? show(ctx, a, run) : eg_error_last()->code;
     close_context(ctx);
     json_decref(run);

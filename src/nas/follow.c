@@ -134,23 +134,71 @@ static eg_tensor *mask_tensor(const pass *p)
     return mask;
 }
 
+static eg_tensor *follow(const pass *p)
+{
+    eg_tensor **out = eg__calloc(p->decision->n + 1, sizeof(*out));
+    if (out == NULL)
+        return NULL;
+    eg_tensor *result = p->decision->tensor != NULL ? follow_tensor(p, out) : follow_weights(p, out);
+    free(out);
+    return result;
+}
+
+/* ---- a mixed edge of which nothing is kept for backward ---- */
+
+static int reduction_of(const eg_module *choice)
+{
+    return eg_is_a(choice, &eg_layer_choice_class) ? ((const eg_layer_choice *)choice)->reduction
+                                                   : ((const eg_input_choice *)choice)->reduction;
+}
+
+/* in[0]: the weights. The decision in force when backward comes here may be another one. */
+static eg_tensor *run_mixed_edge(void *payload, eg_tensor *const *in, size_t n_in)
+{
+    const eg_module *choice = payload;
+    const eg_decision decision = {.n = eg__choice_size(choice), .tensor = in[0]};
+    return follow(&(pass){choice, reduction_of(choice), &decision, in + 1, n_in - 1});
+}
+
+static void release_choice(void *payload)
+{
+    eg_module_release(payload);
+}
+
+static eg_tensor *follow_recomputing(const pass *p)
+{
+    eg_tensor **in = eg__calloc(p->n_in + 1, sizeof(*in));
+    if (in == NULL)
+        return NULL;
+    in[0] = p->decision->tensor;
+    for (size_t i = 0; i < p->n_in; i++)
+        in[i + 1] = p->in[i];
+    eg_module *choice = eg_module_retain((eg_module *)(uintptr_t)p->choice);
+    eg_tensor *out = eg_recompute(choice->ctx, run_mixed_edge, choice, release_choice, in, p->n_in + 1);
+    free(in);
+    return out;
+}
+
+static bool recomputes(const pass *p)
+{
+    const eg__binding *binding = eg__binding_of(p->choice);
+    const eg_mutator *mutator = binding != NULL ? binding->mutator : NULL;
+    return mutator != NULL && mutator->recompute && p->decision->tensor != NULL && p->reduction != EG_CHOICE_NONE &&
+           eg_is_a(p->choice, &eg_layer_choice_class);
+}
+
 eg_tensor *eg__decision_follow(const eg_decision *decision, const eg_module *choice, eg_tensor *const *in, size_t n_in,
                                eg_tensor **mask)
 {
     bool layer = eg_is_a(choice, &eg_layer_choice_class);
-    int reduction = layer ? ((const eg_layer_choice *)choice)->reduction : ((const eg_input_choice *)choice)->reduction;
-    pass p = {choice, reduction, decision, in, n_in};
+    pass p = {choice, reduction_of(choice), decision, in, n_in};
     size_t n = eg__choice_size(choice);
     if (decision->n != n) {
         eg_fail(EG_EINVAL, "%s choice '%s': the decision has %zu entries, expected %zu", layer ? "layer" : "input",
                 eg_mutable_key(choice), decision->n, n);
         return NULL;
     }
-    eg_tensor **out = eg__calloc(n + 1, sizeof(*out));
-    if (out == NULL)
-        return NULL;
-    eg_tensor *result = decision->tensor != NULL ? follow_tensor(&p, out) : follow_weights(&p, out);
-    free(out);
+    eg_tensor *result = recomputes(&p) ? follow_recomputing(&p) : follow(&p);
     if (result == NULL || mask == NULL)
         return result;
     *mask = mask_tensor(&p);

@@ -161,6 +161,12 @@ eg_status eg_mutator_reset(eg_mutator *mutator)
     return status;
 }
 
+void eg_mutator_set_recompute(eg_mutator *mutator, bool recompute)
+{
+    if (mutator != NULL)
+        mutator->recompute = recompute;
+}
+
 eg_module *eg__mutator_find(const eg_mutator *mutator, const char *key)
 {
     for (size_t i = 0; i < mutator->n_mutables; i++) {

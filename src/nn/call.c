@@ -126,7 +126,8 @@ static eg_tensor *run_forward(eg_module *m, eg__forward_fn forward, eg_tensor *c
 {
     eg_status status = run_around(m, true);
     if (status == EG_OK && m->n_reparams > 0)
-        status = eg__reparams_compute(m, m->training && !(n_in > 0 && eg_tensor_is_shape_only(in[0])));
+        status = eg__reparams_compute(m, m->training && !eg__is_repeating(m->ctx) &&
+                                             !(n_in > 0 && eg_tensor_is_shape_only(in[0])));
     eg_tensor *out = status == EG_OK ? forward(m, in, n_in) : NULL;
     eg__reparams_clear(m);
     if (run_around(m, false) != EG_OK)

@@ -2,6 +2,7 @@
  * ops/norm.c - batch normalization (Ioffe and Szegedy, "Batch normalization: accelerating deep network training by
  * reducing internal covariate shift", ICML 2015), optionally with the ReLU that follows it.
  */
+#include "autograd/internal.h"
 #include "ops/internal.h"
 
 #include <math.h>
@@ -56,6 +57,8 @@ static void update(eg_tensor *running, const eg_tensor *batch, double momentum, 
 void eg__update_running(eg_tensor *mean, eg_tensor *var, const eg_tensor *x, const eg_tensor *batch_mean,
                         const eg_tensor *batch_var, double momentum)
 {
+    if (eg__is_repeating(x->ctx)) /* they have seen x before */
+        return;
     double n = (double)(eg_shape_numel(x->shape) / x->shape.dims[1]);
     update(mean, batch_mean, momentum, 1.0);
     update(var, batch_var, momentum, n / (n - 1.0)); /* the unbiased variance */

@@ -262,6 +262,8 @@ eg_status eg_optimizer_step(eg_optimizer *optimizer)
         eg__null(__func__, "optimizer");
         return eg_error_last()->code;
     }
+    if (eg__is_dry(optimizer->ctx))
+        return EG_OK;
     EG_TRY(prepare(optimizer));
     for (size_t i = 0; i < optimizer->n_params; i++)
         if (optimizer->pending[i])
@@ -292,6 +294,8 @@ eg_status eg_optimizer_clip_grad_norm(eg_optimizer *optimizer, double max_norm, 
         return eg_error_last()->code;
     }
     EG_CHECK(max_norm > 0, EG_EINVAL, "clip: largest norm %g, expected above 0", max_norm);
+    if (eg__is_dry(optimizer->ctx))
+        return EG_OK;
     EG_TRY(eg__grow(&optimizer->gathered, &optimizer->gathered_capacity, optimizer->n_params + 1,
                     sizeof *optimizer->gathered));
     static const eg_dtype dtypes[] = {EG_F32, EG_F64};

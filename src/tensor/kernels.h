@@ -255,6 +255,8 @@ extern const eg_kernels eg__dnnl_kernels; /* tensor/dnnl and tensor/cpu */
 const eg_kernels *eg__kernels(const eg_context *ctx, eg_dtype dtype);
 /** Table by name ("dnnl", "ref"); NULL when unknown. */
 const eg_kernels *eg__kernels_find(const char *name);
+/** Lets go of all packed weights; they are made anew when they are needed. */
+void eg__dnnl_forget_packs(eg_context *ctx);
 /** Whether the backward of a unary operation reads its output (relu, sigmoid, exp, ..) instead of its input. */
 bool eg__unary_saves_output(eg__unary op);
 

@@ -90,6 +90,23 @@ char *eg__checkpoint_path(const char *run);
 /** Seconds between checkpoints within an epoch where the options say nothing. */
 #define EG__CHECKPOINT_SECONDS 20.0
 
+/* ---- memory ---- */
+
+/** Steps of `batch_size` samples, to be predicted. */
+typedef struct eg__steps {
+    eg_context *ctx;
+    eg_module *model;
+    const eg_optimizer *optimizer;
+    const eg_dataset *data;
+    size_t batch_size;
+    bool two_batches; /* a step takes one of the second half as well */
+    void *owner;
+    eg_status (*step)(void *owner, const eg_batch *train, const eg_batch *valid);
+} eg__steps;
+eg_status eg__memory_predict(const eg__steps *steps, eg_memory memory, eg_memory_estimate *estimate);
+/** Sets *memory to low where only that fits, with a warning. ENOMEM where nothing does. */
+eg_status eg__memory_fit(const eg__steps *steps, size_t max_memory, eg_memory *memory);
+
 /* ---- run directories ---- */
 
 /** An event whose fields are JSON (taken over; NULL = a failure kept). Does nothing when run is NULL. */
@@ -117,6 +134,8 @@ eg_scheduler *eg__callback_scheduler(const eg_callback *callback);
 
 /** Fills in `settings`. */
 eg_status eg__trainer_settings(eg_trainer *trainer);
+/** What the options say of memory, before the settings are taken. */
+eg_status eg__trainer_settle_memory(eg_trainer *trainer);
 /** Writes the checkpoint of its run; does nothing without a run. */
 eg_status eg__trainer_save(eg_trainer *trainer);
 

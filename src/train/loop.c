@@ -75,6 +75,48 @@ static eg_status differentiate(eg_trainer *t)
     return eg_backward(loss);
 }
 
+static eg_status step_once(void *owner, const eg_batch *train, const eg_batch *valid)
+{
+    (void)valid;
+    eg_trainer *t = owner;
+    eg_tape *tape = eg_tape_begin(t->options.ctx, EG_RECORD);
+    eg_tensor *loss = tape ? loss_of(t, eg_call(t->options.model, train->x), train->y) : NULL;
+    eg_status status = loss ? eg_backward(loss) : eg_error_last()->code;
+    eg_tape_end(tape);
+    eg_optimizer_zero_grad(t->optimizer);
+    return status;
+}
+
+static eg__steps steps_of(eg_trainer *t)
+{
+    const eg_trainer_options *o = &t->options;
+    return (eg__steps){.ctx = o->ctx,
+                       .model = o->model,
+                       .optimizer = t->optimizer,
+                       .data = o->train,
+                       .batch_size = EG_MAX(EG_MIN(o->batch_size, eg_dataset_size(o->train)), 1),
+                       .owner = t,
+                       .step = step_once};
+}
+
+eg_status eg_trainer_memory(eg_trainer *t, eg_memory memory, eg_memory_estimate *estimate)
+{
+    EG_CHECK(t && estimate, EG_EINVAL, "trainer or estimate is NULL");
+    eg__steps steps = steps_of(t);
+    return eg__memory_predict(&steps, memory, estimate);
+}
+
+eg_status eg__trainer_settle_memory(eg_trainer *t)
+{
+    eg__steps steps = steps_of(t);
+    if (t->options.max_memory > 0)
+        EG_TRY(eg__memory_fit(&steps, t->options.max_memory, &t->options.memory));
+    eg_mutator *mutator = eg_module_mutator(t->options.model);
+    if (mutator && t->options.memory == EG_MEMORY_LOW)
+        eg_mutator_set_recompute(mutator, true);
+    return EG_OK;
+}
+
 static eg_status train_step(eg_trainer *t)
 {
     eg_tape *tape = eg_tape_begin(t->options.ctx, EG_RECORD);

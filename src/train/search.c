@@ -85,6 +85,8 @@ static eg_status check_options(const eg_search *s)
              "epochs is %" PRId64 ", expected at least %d", o->epochs, s->cls->no_training ? 0 : 1);
     EG_CHECK(o->workers >= 0, EG_EINVAL, "workers is %d, expected at least 0", o->workers);
     EG_CHECK(o->lr >= 0 && isfinite(o->lr), EG_EINVAL, "lr is %g, expected a number above 0", o->lr);
+    EG_CHECK(o->memory == EG_MEMORY_NORMAL || o->memory == EG_MEMORY_LOW, EG_EINVAL,
+             "memory is %d, which is no eg_memory", (int)o->memory);
     EG_CHECK(eg_dataset_size(o->train) >= 2, EG_EINVAL, "the training set has %zu samples, too few to be halved",
              eg_dataset_size(o->train));
     return EG_OK;
@@ -145,6 +147,50 @@ static eg_status make_strategy(eg_search *s)
     return EG_OK;
 }
 
+/* ---------------------------------------------------------------------------------------------- memory */
+
+static eg_status step_once(void *owner, const eg_batch *train, const eg_batch *valid)
+{
+    eg_search *s = owner;
+    eg_step_result ignored;
+    double trained = s->strategy->trained;
+    s->strategy->trained = 1; /* past a warmup */
+    eg_status status = s->cls->train_step(s->strategy, train, valid, &ignored);
+    s->strategy->trained = trained;
+    return status;
+}
+
+static eg__steps steps_of(eg_search *s)
+{
+    const eg_search_options *o = &s->options;
+    return (eg__steps){.ctx = o->ctx,
+                       .model = o->model,
+                       .optimizer = s->optimizer,
+                       .data = o->train,
+                       .batch_size = EG_MAX(EG_MIN(o->batch_size, eg_dataset_size(s->weights_half)), 1),
+                       .two_batches = s->cls->needs_validation_batches,
+                       .owner = s,
+                       .step = step_once};
+}
+
+eg_status eg_search_memory(eg_search *s, eg_memory memory, eg_memory_estimate *estimate)
+{
+    EG_CHECK(s && estimate, EG_EINVAL, "search or estimate is NULL");
+    EG_CHECK(!s->cls->no_training, EG_EINVAL, "strategy '%s' trains nothing", s->cls->name);
+    eg__steps steps = steps_of(s);
+    return eg__memory_predict(&steps, memory, estimate);
+}
+
+/* Before the settings are taken: what goes on must compute in the same way. */
+static eg_status settle_memory(eg_search *s)
+{
+    eg__steps steps = steps_of(s);
+    if (s->options.max_memory > 0 && !s->cls->no_training)
+        EG_TRY(eg__memory_fit(&steps, s->options.max_memory, &s->options.memory));
+    eg_mutator_set_recompute(s->strategy->mutator, s->options.memory == EG_MEMORY_LOW);
+    return EG_OK;
+}
+
 static eg_status make_run(eg_search *s, const char *run)
 {
     if (!run)
@@ -173,6 +219,7 @@ static eg_status build(eg_search *s)
         return EG_ENOMEM;
     EG_TRY(make_loaders(s));
     EG_TRY(make_strategy(s));
+    EG_TRY(settle_memory(s));
     EG_TRY(eg__search_settings(s));
     s->options.transforms = NULL; /* the loaders have their own */
     s->saved_at = eg__now();

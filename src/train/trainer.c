@@ -21,6 +21,8 @@ static eg_status check_options(const eg_trainer_options *o)
              o->grad_clip);
     EG_CHECK(o->label_smoothing >= 0 && o->label_smoothing < 1, EG_EINVAL,
              "label_smoothing is %g, expected 0 or more, below 1", o->label_smoothing);
+    EG_CHECK(o->memory == EG_MEMORY_NORMAL || o->memory == EG_MEMORY_LOW, EG_EINVAL,
+             "memory is %d, which is no eg_memory", (int)o->memory);
     EG_CHECK(!o->loss || o->label_smoothing == 0, EG_EINVAL, "label_smoothing belongs to the default loss");
     EG_CHECK(!o->optimizer || (o->lr == 0 && !o->weight_decay.set), EG_EINVAL,
              "lr and weight_decay belong to the default optimizer");
@@ -101,6 +103,7 @@ static eg_status build(eg_trainer *t)
         return EG_ENOMEM;
     EG_TRY(make_loaders(t));
     EG_TRY(make_optimizer(t));
+    EG_TRY(eg__trainer_settle_memory(t));
     EG_TRY(eg__trainer_settings(t));
     t->options.transforms = NULL; /* the loader has its own */
     for (size_t i = 0; i < t->n_callbacks; i++) {

@@ -153,6 +153,20 @@ static eg_status gradcheck(void *payload)
     return eg_gradcheck(ctx, square, NULL, &t, 1, NULL);
 }
 
+/* In both of its runs. */
+static eg_status recompute(void *payload)
+{
+    eg_context *ctx = ((world *)payload)->base.ctx;
+    eg_tape *tape = eg_tape_begin(ctx, EG_RECORD);
+    eg_tensor *x = tape ? eg_ones(ctx, EG_SHAPE(3)) : NULL;
+    eg_status status = x ? eg_tensor_set_requires_grad(x, true) : eg_error_last()->code;
+    eg_tensor *y = status == EG_OK ? eg_recompute(ctx, square, NULL, NULL, &x, 1) : NULL;
+    if (status == EG_OK)
+        status = y ? eg_backward(eg_sum(y)) : eg_error_last()->code;
+    eg_tape_end(tape);
+    return status;
+}
+
 /* ---- layers: made and run once ---- */
 
 static eg_status run_layer(eg_module *layer, eg_shape shape)
@@ -628,6 +642,7 @@ static const alloc_row rows[] = {
     {"eg_tuple", tuple, false},
     {"eg_tensor_read eg_tensor_write eg_tensor_assign eg_tensor_print", numbers, false},
     {"eg_gradcheck", gradcheck, false},
+    {"eg_recompute", recompute, false},
     {"eg_conv2d_class", conv2d, false},
     {"eg_conv1d_class", conv1d, false},
     {"eg_conv_transpose2d_class", conv_transpose2d, false},

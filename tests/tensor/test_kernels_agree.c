@@ -361,7 +361,7 @@ static void batch_norms_agree(void **state)
     fixture *f = *state;
     for (int i = 0; i < 200; i++) {
         eg_shape shape = random_norm_shape(f), channels = EG_SHAPE(shape.dims[1]);
-        eg__batch_norm bn = {1e-5, PICK(f, 0, 1) != 0};
+        eg__batch_norm bn = {1e-5, PICK(f, 0, 1) != 0, (double)PICK(f, 0, 1)};
         eg_tensor *x = random_any(f, shape), *dy = random_any(f, shape);
         eg_tensor *gamma = PICK(f, 0, 1, 1) ? random_in(f, channels, NATURAL) : NULL;
         eg_tensor *beta = PICK(f, 0, 1, 1) ? random_in(f, channels, NATURAL) : NULL;
@@ -396,7 +396,7 @@ static void variance_survives_a_large_mean(void **state)
 {
     fixture *f = *state;
     eg_shape shape = EG_SHAPE(16, 12, 16, 16), channels = EG_SHAPE(12);
-    eg__batch_norm bn = {1e-5, false};
+    eg__batch_norm bn = {.eps = 1e-5};
     eg_tensor *x = place(f, shape, NATURAL), *mean = output(f, channels, NATURAL);
     randomize(f, x, 999, 1001);
     BOTH(f, "batch_norm var", channels, NATURAL, 1e-4,
@@ -750,7 +750,7 @@ static void sums_do_not_depend_on_threads(void **state)
         eg_tensor *mean = output(&g, EG_SHAPE(24), NATURAL), *v = output(&g, EG_SHAPE(24), NATURAL);
         OK(fast->norm2(1, &x, &norm[t]));
         OK(fast->reduce(EG__SUM, x, y, NULL));
-        OK(fast->batch_norm(&(eg__batch_norm){1e-5, true}, x, NULL, NULL, mean, v, place(&g, x->shape, NATURAL), NULL));
+        OK(fast->batch_norm(&(eg__batch_norm){.eps = 1e-5, .relu = true}, x, NULL, NULL, mean, v, place(&g, x->shape, NATURAL), NULL));
         OK(eg_tensor_read(y, &item[t], 1));
         OK(eg_tensor_read(v, var[t], 24));
         eg_tensor *w = random_in(&g, EG_SHAPE(1), NATURAL), *dw = output(&g, EG_SHAPE(1), NATURAL);

@@ -88,10 +88,11 @@ static eg_status arch_step(darts_strategy *darts, const eg_batch *valid)
 {
     eg_step_result ignored;
     EG_TRY(differentiate(darts, false));
-    EG_TRY(eg__strategy_backward(&darts->base, valid, "lr or arch_lr", &ignored));
-    EG_TRY(eg_optimizer_step(darts->arch_optimizer));
+    eg_status status = eg__strategy_backward(&darts->base, valid, "lr or arch_lr", &ignored);
+    if (status == EG_OK)
+        status = eg_optimizer_step(darts->arch_optimizer);
     eg_optimizer_zero_grad(darts->arch_optimizer);
-    return EG_OK;
+    return status;
 }
 
 static eg_status train_step(eg_strategy *self, const eg_batch *train, const eg_batch *valid, eg_step_result *result)

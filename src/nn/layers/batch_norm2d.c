@@ -45,7 +45,7 @@ eg_batch_norm_args eg__batch_norm2d_args(const eg_batch_norm2d *b, eg_tensor *x)
 
 void eg__batch_norm2d_count(eg_batch_norm2d *b)
 {
-    if (!tracks(b))
+    if (!tracks(b) || eg__is_repeating(b->base.ctx))
         return;
     ++*eg__i64(b->num_batches_tracked);
     eg_tensor_touch(b->num_batches_tracked);

@@ -26,6 +26,8 @@
 
 NOT_TRACED static void spread(const eg_context *ctx, int64_t n, int64_t work, int64_t align, eg__body body, void *arg)
 {
+    if (eg__is_dry(ctx))
+        return;
     int threads = eg_context_threads(ctx);
     if (threads < 2 || work < EG__SERIAL || n <= align) {
         if (n > 0)

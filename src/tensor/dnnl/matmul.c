@@ -100,6 +100,8 @@ static void multiply_some(void *arg, int64_t begin, int64_t end)
 /* All of the batch. Inside a parallel region sgemm stays on the thread that called it. */
 static eg_status multiply_all(products *p)
 {
+    if (eg__is_dry(p->y.t->ctx))
+        return EG_OK;
     int64_t batch = eg_shape_numel(p->y.t->shape) / (p->m * p->n), threads = eg_context_threads(p->y.t->ctx);
     double sums = (double)eg_shape_numel(p->y.t->shape) * (double)p->k;
     int64_t work = sums < 1e9 ? (int64_t)sums / 8 : EG__SERIAL; /* eight go in one vector */

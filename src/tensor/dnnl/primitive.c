@@ -176,7 +176,7 @@ eg_status eg__dnnl_run(eg_context *ctx, eg__dnnl_primitive *p)
             return EG_ENOMEM;
     }
     eg_status status = eg__dnnl_set(p, DNNL_ARG_SCRATCHPAD, scratch);
-    if (status == EG_OK)
+    if (status == EG_OK && !eg__is_dry(ctx))
         status = eg__dnnl_check(dnnl_primitive_execute(p->primitive, state->stream, p->n_args, p->args), "a primitive");
     if (scratch)
         eg__pool_give(ctx, scratch, p->scratch_bytes);
@@ -187,6 +187,8 @@ eg_status eg__dnnl_run(eg_context *ctx, eg__dnnl_primitive *p)
 
 eg_status eg__dnnl_reorder(eg_context *ctx, eg__dnnl_primitive *p, void *from, void *to)
 {
+    if (eg__is_dry(ctx))
+        return EG_OK;
     const eg__dnnl_state *state = eg__context_peek(ctx, EG__SLOT_DNNL); /* made with p */
     dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, p->reorder_from}, {DNNL_ARG_TO, p->reorder_to}};
     EG_TRY(eg__dnnl_check(dnnl_memory_set_data_handle(p->reorder_from, from), "setting an argument"));
@@ -210,6 +212,13 @@ static pack *pack_new(eg__dnnl_state *state, const pack_key *key, size_t bytes)
         eg__pool_give(state->ctx, k->data, bytes);
     eg_free(k);
     return NULL;
+}
+
+void eg__dnnl_forget_packs(eg_context *ctx)
+{
+    eg__dnnl_state *state = eg__context_peek(ctx, EG__SLOT_DNNL);
+    while (state && state->packs.n > 0)
+        eg__lru_drop(&state->packs);
 }
 
 static eg_status pack_kept(eg__dnnl_state *state, eg__dnnl_primitive *p, const eg_tensor *w, void **data)

@@ -1,0 +1,288 @@
+/*
+ * autograd/recompute.c - functions of which nothing is saved, run again in backward.
+ *
+ * The first run is on a tape of its own that saves nothing, not on none: what is recorded takes other ways (a batch
+ * norm is fused into a sum, equal stateless operations share their result), and both runs must take the same ones to
+ * give the same bits. Inputs go in as leaves behind an operation that does nothing, for only readers of a recorded
+ * result share.
+ */
+#include "autograd/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct eg__repetition {
+    eg_recompute_fn fn;
+    void *payload;
+    void (*release)(void *payload);
+    size_t n_in;
+    eg_rng rng;      /* before the first run */
+    uint64_t leaves; /* what the first run read */
+} eg__repetition;
+
+void eg__repetition_free(eg__repetition *r)
+{
+    if (!r)
+        return;
+    if (r->release)
+        r->release(r->payload);
+    free(r);
+}
+
+/* ---- the inputs of a run ---- */
+
+static eg_status input_forward(eg_op_call *call)
+{
+    call->out[0] = eg_tensor_keep(call->in[0]);
+    return EG_OK;
+}
+
+static eg_status input_backward(eg_op_grad *grad)
+{
+    return eg_op_grad_pass(grad, 0, grad->grad_out[0]);
+}
+
+static const eg_op input_op = {.struct_size = sizeof(eg_op),
+                               .name = "input",
+                               .makes_outputs = true,
+                               .forward = input_forward,
+                               .backward = input_backward};
+
+/* leaves[i]: the numbers of in[i] without its history; given[i]: the same on the innermost tape, for fn. All of them
+ * belong to that tape's scope. */
+static eg_status make_inputs(eg_tensor *const *in, const bool *needs_grad, size_t n, eg_tensor **leaves,
+                             eg_tensor **given)
+{
+    for (size_t i = 0; i < n; i++) {
+        leaves[i] = given[i] = in[i];
+        if (eg_is_none(in[i]))
+            continue;
+        leaves[i] = eg__scope_add(eg__tensor_new_view(in[i], in[i]->shape, in[i]->strides, in[i]->offset));
+        if (!leaves[i])
+            return eg_error_last()->code;
+        leaves[i]->requires_grad = needs_grad[i];
+        given[i] = eg_apply(&input_op, &leaves[i], 1, NULL);
+        if (!given[i])
+            return eg_error_last()->code;
+    }
+    return EG_OK;
+}
+
+/* fn on an innermost tape; NULL on failure. */
+static eg_tensor *run_fn(const eg__repetition *r, eg_tensor *const *given, size_t n)
+{
+    eg_tensor *y = r->fn(r->payload, given, n);
+    if (!y && eg_error_last()->code == EG_OK)
+        eg_fail(EG_EINTERNAL, "the function returned NULL without a failure");
+    return y;
+}
+
+/* ---- the second run ---- */
+
+/* The outer gradient of an input, as far as it has come, is where the inner pass goes on: what is added to it is added
+ * in the order, and mostly in the same kernels, of a plain call. */
+static void lend_gradients(const eg_op_grad *grad, size_t n, eg_tape *tape, eg_tensor *const *given)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!grad->needs_grad[i])
+            continue;
+        eg_tensor **slot = eg__gradient_slot(grad, i);
+        tape->nodes[given[i]->node]->grad_out[0] = *slot;
+        *slot = NULL;
+    }
+}
+
+/* Of an input that the result does not depend on, the gradient is where it was put. */
+static void take_gradients(eg_op_grad *grad, size_t n, eg_tape *tape, eg_tensor *const *leaves, eg_tensor *const *given)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!grad->needs_grad[i])
+            continue;
+        eg_tensor **left = &tape->nodes[given[i]->node]->grad_out[0];
+        grad->grad_in[i] = *left ? *left : leaves[i]->grad;
+        *(*left ? left : &leaves[i]->grad) = NULL;
+    }
+}
+
+/* Whether y has a history on the tape, or is a leaf. */
+static bool depends(const eg_tensor *y, const eg_tape *tape)
+{
+    return y->requires_grad && (y->tape_id == 0 || y->tape_id == tape->id);
+}
+
+static eg_status differentiate(eg_op_grad *grad, eg_tape *tape, const eg__repetition *r, eg_tensor **leaves)
+{
+    eg_tensor **given = leaves + r->n_in;
+    EG_TRY(make_inputs(grad->saved, grad->needs_grad, r->n_in, leaves, given));
+    eg_tensor *y = run_fn(r, given, r->n_in);
+    if (!y)
+        return eg_error_last()->code;
+    EG_CHECK(tape->leaves == r->leaves && depends(y, tape), EG_EINVAL,
+             "a tensor that its gradient needs was changed in place after forward, or the function read others when it "
+             "was run again");
+    if (y->tape_id == 0) /* a parameter as it is */
+        return eg__add_into_leaf(y, eg_tensor_keep(grad->grad_out[0]));
+    lend_gradients(grad, r->n_in, tape, given);
+    eg_status status = eg_backward_from(y, grad->grad_out[0]);
+    take_gradients(grad, r->n_in, tape, leaves, given);
+    return status;
+}
+
+static eg_status run_again(eg_op_grad *grad, const eg__repetition *r)
+{
+    eg_tensor **inputs = eg__calloc(2 * r->n_in + 1, sizeof *inputs);
+    if (!inputs)
+        return EG_ENOMEM;
+    eg_tape *tape = eg_tape_begin(grad->ctx, EG_RECORD);
+    eg_status status = tape ? differentiate(grad, tape, r, inputs) : EG_ENOMEM;
+    eg_tape_end(tape);
+    free(inputs);
+    return status;
+}
+
+static eg_status recompute_backward(eg_op_grad *grad)
+{
+    const eg__repetition *r = eg__node_of(grad)->repetition;
+    eg_rng *rng = eg_context_rng(grad->ctx), after = *rng;
+    EG_TRY(eg__repeat(grad->ctx, 1));
+    *rng = r->rng;
+    eg_status status = run_again(grad, r);
+    *rng = after;
+    eg__repeat(grad->ctx, -1);
+    return status;
+}
+
+/* ---- the first run ---- */
+
+/* Its attribute: what fn gave. */
+static eg_status recompute_forward(eg_op_call *call)
+{
+    call->out[0] = eg_tensor_keep(*(eg_tensor *const *)call->attrs);
+    for (size_t i = 0; i < call->n_in; i++)
+        EG_TRY(eg_op_save(call, call->in[i]));
+    return EG_OK;
+}
+
+static const eg_op recompute_op = {.struct_size = sizeof(eg_op),
+                                   .name = "recompute",
+                                   .attrs_size = sizeof(eg_tensor *),
+                                   .optional = UINT32_MAX,
+                                   .makes_outputs = true,
+                                   .forward = recompute_forward,
+                                   .backward = recompute_backward};
+
+/* Room for a run's lists: n + 1 inputs, as many leaves, as many given, and what needs a gradient. */
+typedef struct lists {
+    eg_tensor **in, **leaves, **given;
+    bool *needs_grad;
+} lists;
+
+static eg_status lists_make(lists *l, eg_tensor *const *in, size_t n)
+{
+    l->in = eg__calloc(3 * (n + 1), sizeof *l->in);
+    l->needs_grad = eg__calloc(n + 1, sizeof *l->needs_grad);
+    if (!l->in || !l->needs_grad)
+        return EG_ENOMEM;
+    l->leaves = l->in + n + 1;
+    l->given = l->leaves + n + 1;
+    memcpy(l->in, in, n * sizeof *in);
+    return EG_OK;
+}
+
+/* Runs fn; *y is the caller's. *recorded: a gradient can flow through it. */
+static eg_status run_first(eg__repetition *r, eg_tape *outer, lists *l, eg_tensor **y, bool *recorded)
+{
+    for (size_t i = 0; i < r->n_in; i++)
+        l->needs_grad[i] = !eg_is_none(l->in[i]) && depends(l->in[i], outer);
+    eg_tape *tape = eg_tape_begin(outer->ctx, EG_RECORD);
+    if (!tape)
+        return EG_ENOMEM;
+    tape->forgetful = true;
+    eg_status status = make_inputs(l->in, l->needs_grad, r->n_in, l->leaves, l->given);
+    r->rng = *eg_context_rng(outer->ctx);
+    *y = status == EG_OK ? eg_tensor_keep(run_fn(r, l->given, r->n_in)) : NULL;
+    if (status == EG_OK && !*y)
+        status = eg_error_last()->code;
+    if (*y)
+        *recorded = (*y)->kind == EG__DENSE && depends(*y, tape);
+    r->leaves = tape->leaves;
+    eg_tape_end(tape);
+    return status;
+}
+
+/* The result as a node of the outer tape, which takes r over. Where no input needs a gradient, a leaf that nobody reads
+ * is one more: fn has leaves of its own. NULL on failure. */
+static eg_tensor *record(eg__repetition *r, eg_context *ctx, lists *l, eg_tensor *y)
+{
+    bool any = false;
+    for (size_t i = 0; i < r->n_in; i++)
+        any |= l->needs_grad[i];
+    if (!any) {
+        l->in[r->n_in] = eg_empty(ctx, EG_F32, EG_SCALAR, EG_LAYOUT_DEFAULT);
+        if (!l->in[r->n_in] || eg_tensor_set_requires_grad(l->in[r->n_in], true) != EG_OK)
+            return NULL;
+    }
+    eg_tensor *out = eg_apply(&recompute_op, l->in, r->n_in + (any ? 0 : 1), &y);
+    if (out)
+        eg__find_tape(eg__autograd_of(ctx), out->tape_id)->nodes[out->node]->repetition = r;
+    return out;
+}
+
+/* Takes r over. */
+static eg_tensor *recompute(eg__repetition *r, eg_tape *outer, eg_tensor *const *in)
+{
+    lists l = {NULL};
+    eg_tensor *y = NULL, *out = NULL;
+    bool recorded = false;
+    eg_status status = lists_make(&l, in, r->n_in);
+    if (status == EG_OK)
+        status = run_first(r, outer, &l, &y, &recorded);
+    if (status == EG_OK && recorded)
+        out = record(r, outer->ctx, &l, y);
+    else if (status == EG_OK) /* a constant, eg_none, a tuple */
+        out = eg__scope_add(eg_tensor_keep(y));
+    eg_tensor_release(y);
+    if (!out || !recorded)
+        eg__repetition_free(r);
+    free(l.in);
+    free(l.needs_grad);
+    return out;
+}
+
+static bool is_plain(const eg__autograd *state, eg_tensor *const *in, size_t n)
+{
+    bool plain = !eg__recording_tape(state) || state->sink;
+    for (size_t i = 0; i < n; i++)
+        plain |= in[i]->kind == EG__TUPLE || (in[i]->kind == EG__DENSE && !in[i]->storage);
+    return plain;
+}
+
+static eg_tensor *null_argument(eg_context *ctx, eg_recompute_fn fn, eg_tensor *const *in, size_t n)
+{
+    for (size_t i = 0; ctx && fn && in && i < n; i++)
+        if (!in[i])
+            return eg__null("eg_recompute", "an input");
+    return eg__null("eg_recompute", !ctx ? "context" : !fn ? "function" : "the list of inputs");
+}
+
+eg_tensor *eg_recompute(eg_context *ctx, eg_recompute_fn fn, void *payload, void (*release)(void *payload),
+                        eg_tensor *const *in, size_t n_in)
+{
+    bool whole = ctx && fn && (in || n_in == 0);
+    for (size_t i = 0; whole && i < n_in; i++)
+        whole = in[i] != NULL;
+    eg__autograd *state = whole ? eg__autograd_of(ctx) : NULL;
+    eg__repetition *r = state && !is_plain(state, in, n_in) ? eg__calloc(1, sizeof *r) : NULL;
+    if (r) {
+        *r = (eg__repetition){.fn = fn, .payload = payload, .release = release, .n_in = n_in};
+        return recompute(r, eg__recording_tape(state), in);
+    }
+    eg_tensor *y = NULL;
+    if (!whole)
+        null_argument(ctx, fn, in, n_in);
+    else if (state && is_plain(state, in, n_in))
+        y = fn(payload, in, n_in);
+    if (release)
+        release(payload);
+    return y;
+}
