@@ -58,17 +58,18 @@ static eg_status norm_back(bench *b)
 static eg_status norm_relu(bench *b)
 {
     eg_tensor_release(b->workspace);
-    return b->k->batch_norm(&(eg__batch_norm){.eps = 1e-5, .relu = true}, b->x[0], b->gamma, b->beta, b->mean, b->var, b->y,
-                            &b->workspace);
+    return b->k->batch_norm(&(eg__batch_norm){.eps = 1e-5, .relu = true}, b->x[0], b->gamma, b->beta, b->mean, b->var,
+                            b->y, &b->workspace);
 }
 static eg_status norm_relu_back(bench *b)
 {
-    return b->k->batch_norm_backward(&(eg__batch_norm){.eps = 1e-5, .relu = true}, b->x[0], b->gamma, b->beta, b->mean, b->var,
-                                     b->workspace, b->dy, b->dx, b->dgamma, b->dbeta);
+    return b->k->batch_norm_backward(&(eg__batch_norm){.eps = 1e-5, .relu = true}, b->x[0], b->gamma, b->beta, b->mean,
+                                     b->var, b->workspace, b->dy, b->dx, b->dgamma, b->dbeta);
 }
 static eg_status norm_eval(bench *b)
 {
-    return b->k->batch_norm_eval(&(eg__batch_norm){.eps = 1e-5, .relu = true}, b->x[0], b->gamma, b->beta, b->mean, b->var, b->y);
+    return b->k->batch_norm_eval(&(eg__batch_norm){.eps = 1e-5, .relu = true}, b->x[0], b->gamma, b->beta, b->mean,
+                                 b->var, b->y);
 }
 static const eg__window pool = {{3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true};
 static eg_status max_pool(bench *b)

@@ -52,7 +52,7 @@ CASES = {
     # the peers take 5 to 30 s a step: a single round, and fewer steps of the slowest
     "darts_step": Case("darts", PAPER, layouts(8, 3), rounds=1),
     "darts_step_low": Case("darts", f"{PAPER} memory=low", [Peer("full", "memory=full", 1 / 1.4, engraft=True)],
-                           rounds=1, usual=False),
+                           rounds=1),
     "darts_step_1t": Case("darts", PAPER, [Peer("nchw", "layout=nchw steps=3", 7), Peer("nhwc", "layout=nhwc", 2.5)],
                           threads=1, rounds=1),
     "darts_tiny": Case("darts", "batch=16 layers=3 channels=4 size=16", layouts(8, 8), steps=10),

@@ -239,9 +239,9 @@ EG_API void eg_mutator_detach(eg_mutator *mutator);
  *  recording tape where there is one; else only the decisions are kept. A failure leaves those from before. EINVAL for
  *  NULL, and what sampling fails with. */
 EG_API eg_status eg_mutator_reset(eg_mutator *mutator);
-/** Whether layer choices that run every candidate (decided by a tensor of weights) keep nothing for backward, which runs
- *  them again: a small part of the memory for about a third more time. See eg_recompute() for what to know of it. Not
- *  for those whose outputs are not joined ("none"). NULL does nothing. */
+/** Whether layer choices that run every candidate (decided by a tensor of weights) keep nothing for backward, which
+ * runs them again: a small part of the memory for about a third more time. See eg_recompute() for what to know of it.
+ * Not for those whose outputs are not joined ("none"). NULL does nothing. */
 EG_API void eg_mutator_set_recompute(eg_mutator *mutator, bool recompute);
 /** A final sample (sample_final) as an architecture, in the canonical form; for eg_arch_free(). NULL: EINVAL for NULL
  * and when a decision is missing, and what sampling fails with. */

@@ -181,8 +181,8 @@ EG_API eg_status eg_trainer_validate(eg_trainer *trainer);
 /** Averages of the last validation ("loss", "acc1", ..), or training epoch when there was none. Lent. */
 EG_API const eg_meter_group *eg_trainer_meters(const eg_trainer *trainer);
 /** Predicts the peak of a training step by doing some with neither memory nor arithmetic: hooks, losses and modules of
- *  one's own are called, on tensors full of zeros, and nothing is changed by it. Kernels of the backend "ref" do compute,
- *  and take the memory. ENOMEM, and what a step fails with. */
+ *  one's own are called, on tensors full of zeros, and nothing is changed by it. Kernels of the backend "ref" do
+ * compute, and take the memory. ENOMEM, and what a step fails with. */
 EG_API eg_status eg_trainer_memory(eg_trainer *trainer, eg_memory memory, eg_memory_estimate *estimate);
 /** Seconds that eg_trainer_train() took so far, those before the checkpoint that it went on from included. */
 EG_API double eg_trainer_seconds(const eg_trainer *trainer);
@@ -254,8 +254,8 @@ EG_API eg_status eg_search_run(eg_search *search);
 /** The architecture found; NULL and EINVAL before eg_search_run() has succeeded (the message says whether it was run).
  * Lent. */
 EG_API const eg_arch *eg_search_arch(const eg_search *search);
-/** Predicts the peak of the training steps of the strategy as eg_trainer_memory() does; of a strategy that samples, over
- *  the first few paths. EINVAL for one that trains nothing. */
+/** Predicts the peak of the training steps of the strategy as eg_trainer_memory() does; of a strategy that samples,
+ * over the first few paths. EINVAL for one that trains nothing. */
 EG_API eg_status eg_search_memory(eg_search *search, eg_memory memory, eg_memory_estimate *estimate);
 /** Seconds that eg_search_run() took so far, those before the checkpoint that it went on from included. */
 EG_API double eg_search_seconds(const eg_search *search);

@@ -1,7 +1,7 @@
 /*
  * ops/mixed_edge.c - how a mixed edge of DARTS takes in its branches one by one: sum + weights[i] * x, where x may be a
- * batch norm that is yet to be applied. What a norm gives is never stored, and each branch is added while it is still in
- * the cache, into the memory of the sum so far.
+ * batch norm that is yet to be applied. What a norm gives is never stored, and each branch is added while it is still
+ * in the cache, into the memory of the sum so far.
  */
 #include "autograd/internal.h"
 #include "ops/internal.h"
@@ -161,8 +161,7 @@ const eg_op eg__op_norm_add = {
 eg_tensor *eg__norm_add(eg_tensor *sum, bool consume, const eg_batch_norm_args *norm, eg_tensor *weights, int64_t index)
 {
     eg__mixed_edge_attrs attrs = {.eps = norm->eps, .momentum = norm->momentum, .index = index, .consume = consume};
-    eg_tensor *in[N_INPUTS] = {norm->x,           sum,          weights,   norm->running_mean,
-                               norm->running_var, norm->weight, norm->bias};
+    eg_tensor *in[N_INPUTS] = {norm->x, sum, weights, norm->running_mean, norm->running_var, norm->weight, norm->bias};
     return eg_apply(&eg__op_norm_add, in, N_INPUTS, &attrs);
 }
 
@@ -237,8 +236,7 @@ static eg_status weighted_add_backward(eg_op_grad *grad)
         eg_tensor *dweight = eg__tensor_new(grad->ctx, dy->dtype, EG_SHAPE(1), EG_LAYOUT_DEFAULT);
         if (!dweight)
             return eg__pending();
-        eg_status status =
-            eg__kernels(grad->ctx, dy->dtype)->weighted_sum_backward(1, &x, NULL, dy, NULL, dweight);
+        eg_status status = eg__kernels(grad->ctx, dy->dtype)->weighted_sum_backward(1, &x, NULL, dy, NULL, dweight);
         if (status == EG_OK)
             status = add_weight_gradient(grad, attrs->index, eg__scalar(dweight));
         eg_tensor_release(dweight);

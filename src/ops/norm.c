@@ -149,8 +149,9 @@ eg_tensor *eg_f_batch_norm_with(const eg_batch_norm_args *args)
 {
     if (!args)
         return eg__null(__func__, "args");
-    eg__batch_norm_attrs attrs = {
-        .norm = {.eps = args->eps, .relu = args->relu, .relu_max = args->relu_max}, .momentum = args->momentum, .training = args->training};
+    eg__batch_norm_attrs attrs = {.norm = {.eps = args->eps, .relu = args->relu, .relu_max = args->relu_max},
+                                  .momentum = args->momentum,
+                                  .training = args->training};
     eg_tensor *in[N_INPUTS] = {args->x, args->running_mean, args->running_var, args->weight, args->bias};
     return eg_apply(&eg__op_batch_norm, in, N_INPUTS, &attrs);
 }

@@ -212,6 +212,7 @@ typedef struct eg__cross_entropy_attrs {
  *  memory may become the result's. */
 eg_tensor *eg__weighted_add(eg_tensor *sum, bool consume, eg_tensor *x, eg_tensor *weights, int64_t index);
 /** The same for the batch norm in training of norm->x, without ReLU. */
-eg_tensor *eg__norm_add(eg_tensor *sum, bool consume, const eg_batch_norm_args *norm, eg_tensor *weights, int64_t index);
+eg_tensor *eg__norm_add(eg_tensor *sum, bool consume, const eg_batch_norm_args *norm, eg_tensor *weights,
+                        int64_t index);
 
 #endif

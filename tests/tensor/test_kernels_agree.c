@@ -154,13 +154,14 @@ typedef struct conv_case {
 static conv_case random_conv(fixture *f)
 {
     conv_case c;
-    int64_t in = PICK(f, 1, 3, 4, 12, 16, 24, 36), out = PICK(f, 1, 3, 4, 12, 16, 24, 36), kind = PICK(f, 0, 1, 2), groups = 1;
+    int64_t in = PICK(f, 1, 3, 4, 12, 16, 24, 36), out = PICK(f, 1, 3, 4, 12, 16, 24, 36), kind = PICK(f, 0, 1, 2),
+            groups = 1;
     if (kind == 1) /* depthwise */
         out = groups = in;
     if (kind == 2 && in % 4 == 0 && out % 4 == 0)
         groups = 4;
-    int64_t kernel = PICK(f, 1, 3, 5, 7), dilation = PICK(f, 1, 2), stride = PICK(f, 1, 2),
-            h = PICK(f, 13, 14, 15), w = PICK(f, 13, 16);
+    int64_t kernel = PICK(f, 1, 3, 5, 7), dilation = PICK(f, 1, 2), stride = PICK(f, 1, 2), h = PICK(f, 13, 14, 15),
+            w = PICK(f, 13, 16);
     int64_t padding = PICK(f, 0, 1) * dilation * (kernel / 2), n = PICK(f, 1, 2, 5);
     c.win = (eg__window){{kernel, kernel == 3 ? PICK(f, 1, 3) : kernel},
                          {stride, PICK(f, 1, 2)},
@@ -252,7 +253,8 @@ static void pooling_gradients_add(void **state)
         eg__window win = {{3, 3}, {PICK(f, 1, 2), 1}, {1, 1}, {1, 1}, 1, PICK(f, 0, 1) != 0};
         eg_shape x_shape = EG_SHAPE(PICK(f, 1, 3), PICK(f, 1, 3, 16, 24), PICK(f, 5, 8), 7);
         eg_shape y_shape = EG_SHAPE(x_shape.dims[0], x_shape.dims[1], out_size(x_shape.dims[2], &win, 0), 7);
-        eg_tensor *x = random_in(f, x_shape, NATURAL), *dy = random_any(f, y_shape), *start = random_in(f, x_shape, NATURAL);
+        eg_tensor *x = random_in(f, x_shape, NATURAL), *dy = random_any(f, y_shape),
+                  *start = random_in(f, x_shape, NATURAL);
         enum placement where = any_placement(f);
         for (int kind = 0; kind < 2; kind++) {
             eg_tensor *dx[2], *y = place(f, y_shape, NATURAL);
@@ -750,7 +752,8 @@ static void sums_do_not_depend_on_threads(void **state)
         eg_tensor *mean = output(&g, EG_SHAPE(24), NATURAL), *v = output(&g, EG_SHAPE(24), NATURAL);
         OK(fast->norm2(1, &x, &norm[t]));
         OK(fast->reduce(EG__SUM, x, y, NULL));
-        OK(fast->batch_norm(&(eg__batch_norm){.eps = 1e-5, .relu = true}, x, NULL, NULL, mean, v, place(&g, x->shape, NATURAL), NULL));
+        OK(fast->batch_norm(&(eg__batch_norm){.eps = 1e-5, .relu = true}, x, NULL, NULL, mean, v,
+                            place(&g, x->shape, NATURAL), NULL));
         OK(eg_tensor_read(y, &item[t], 1));
         OK(eg_tensor_read(v, var[t], 24));
         eg_tensor *w = random_in(&g, EG_SHAPE(1), NATURAL), *dw = output(&g, EG_SHAPE(1), NATURAL);

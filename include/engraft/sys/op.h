@@ -88,9 +88,9 @@ EG_API eg_status eg_op_save(eg_op_call *call, eg_tensor *t);
  *  NULL on failure. */
 EG_API eg_tensor *eg_op_grad_new(eg_op_grad *grad, size_t i);
 /** In backward: where to put the gradient of input i, lent; NULL on failure. *add says whether it holds what arrived
- *  there before and is to be added to (NULL: that is not wanted). Else it is like that of eg_op_grad_new(), in the memory
- *  of `reuse` (NULL, or a tensor of `saved` or `grad_out`) where nobody else holds that: its numbers are then overwritten
- *  as the gradient is written. */
+ *  there before and is to be added to (NULL: that is not wanted). Else it is like that of eg_op_grad_new(), in the
+ * memory of `reuse` (NULL, or a tensor of `saved` or `grad_out`) where nobody else holds that: its numbers are then
+ * overwritten as the gradient is written. */
 EG_API eg_tensor *eg_op_grad_into(eg_op_grad *grad, size_t i, eg_tensor *reuse, bool *add);
 /** In backward: hands `t` (such as grad_out[0]) on as grad_in[i], without a copy where nobody else holds it. */
 EG_API eg_status eg_op_grad_pass(eg_op_grad *grad, size_t i, eg_tensor *t);

@@ -2,9 +2,9 @@
  * tensor/cpu/conv_weight.c - gradients of the filters of dense convolutions, channels-last.
  *
  * For AVX2, where oneDNN 2.6 reaches a third of what is possible in this memory order. For each tap of the filters the
- * gradient is a product of two tall matrices: pixels that the tap sees, transposed, times dy. Output rows are cut into a
- * number of groups that depends on the shapes alone; each group sums up for itself, block of rows by block of rows, and
- * the groups' sums are added in order, in double.
+ * gradient is a product of two tall matrices: pixels that the tap sees, transposed, times dy. Output rows are cut into
+ * a number of groups that depends on the shapes alone; each group sums up for itself, block of rows by block of rows,
+ * and the groups' sums are added in order, in double.
  */
 #include "tensor/cpu/pool.h"
 #include "tensor/cpu/tile.h"
@@ -16,7 +16,7 @@
 #define BLOCK_NUMBERS 4096      /* of dy that stay in the cache while all taps pass by */
 
 typedef struct conv_weight {
-    eg__plane plane; /* its channels are those of x */
+    eg__plane plane;              /* its channels are those of x */
     int64_t out_channels, padded; /* padded: a multiple of 8 */
     int64_t taps, rows, groups;   /* rows: of all samples */
     int64_t block;                /* rows a block */

@@ -273,12 +273,9 @@ eg_status eg__cpu_unary_backward(eg__unary op, double a, double b, const eg_tens
     dy = saved ? eg__in_order_of(dx, dy, &owned[1]) : NULL;
     if (dy) {
         int64_t n = eg_shape_numel(dx->shape);
-        add_work w = {.unary = {.a = (float)a,
-                                .b = (float)b,
-                                .x = eg__f32(saved),
-                                .dy = eg__f32(dy),
-                                .out = eg__f32(dx)},
-                      .body = backward_body(op)};
+        add_work w = {
+            .unary = {.a = (float)a, .b = (float)b, .x = eg__f32(saved), .dy = eg__f32(dy), .out = eg__f32(dx)},
+            .body = backward_body(op)};
         eg__for(dx->ctx, n, n, add ? add_backward : w.body, &w);
     }
     eg_tensor_release(owned[0]);

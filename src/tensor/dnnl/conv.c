@@ -408,7 +408,8 @@ static eg_status backward_weight(const eg__window *win, const eg_tensor *x, cons
         EG_TRY(eg__cpu_depthwise_backward_weight(win, x, dy, dw));
         return db ? bias_gradient(dy, db) : EG_OK;
     }
-    if (own && win->groups == 1 && win->kernel[0] * win->kernel[1] > 1 && eg_shape_numel(dw->shape) <= OWN_FILTERS_MAX) {
+    if (own && win->groups == 1 && win->kernel[0] * win->kernel[1] > 1 &&
+        eg_shape_numel(dw->shape) <= OWN_FILTERS_MAX) {
         EG_TRY(eg__cpu_conv_backward_weight(win, x, dy, dw));
         return db ? bias_gradient(dy, db) : EG_OK;
     }
