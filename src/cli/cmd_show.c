@@ -169,6 +169,20 @@ static eg_status show_memory(eg_module *model, const eg_arch *arch, const networ
     return status;
 }
 
+static eg_status show_description(eg_module *model, const eg_arch *arch, const network_options *network,
+                                  const show_args *a)
+{
+    json_t *result = json_pack("{s:s}", "space", network->space);
+    eg_status status =
+        result ? describe(model, arch, network->input, result) : eg_fail(EG_ENOMEM, "no memory for the result");
+    if (status == EG_OK && a->json)
+        status = print_json(json_incref(result)) == EXIT_OK ? EG_OK : eg_fail(EG_EIO, "cannot print");
+    else if (status == EG_OK)
+        print_description(result, model);
+    json_decref(result);
+    return status;
+}
+
 static eg_status show(eg_context *ctx, const show_args *a, const json_t *run)
 {
     network_options network;
@@ -177,21 +191,10 @@ static eg_status show(eg_context *ctx, const show_args *a, const json_t *run)
     eg_arch *arch = file_exists(path) ? eg_arch_load(path) : NULL;
     eg_status status = arch || !file_exists(path) ? EG_OK : eg_error_last()->code;
     eg_module *model = status == EG_OK ? build_network(ctx, &network) : NULL;
-    if (model && a->memory) {
-        status = show_memory(model, arch, &network, a, run);
-        eg_module_release(model);
-        eg_arch_free(arch);
-        free(path);
-        return status;
-    }
-    json_t *result = json_pack("{s:s}", "space", network.space);
-    if (status == EG_OK)
-        status = model && result ? describe(model, arch, network.input, result) : eg_error_last()->code;
-    if (status == EG_OK && a->json)
-        status = print_json(json_incref(result)) == EXIT_OK ? EG_OK : eg_fail(EG_EIO, "cannot print");
+    if (model)
+        status = a->memory ? show_memory(model, arch, &network, a, run) : show_description(model, arch, &network, a);
     else if (status == EG_OK)
-        print_description(result, model);
-    json_decref(result);
+        status = eg_error_last()->code;
     eg_module_release(model);
     eg_arch_free(arch);
     free(path);

@@ -56,6 +56,7 @@ static void test_resume(void **state)
 
 int main(void)
 {
+    setenv("EG_POOL", "on", 1); /* what is predicted and measured here is the pool */
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_values), cmocka_unit_test(test_show),
                                        cmocka_unit_test(test_limits), cmocka_unit_test(test_resume)};
     return cmocka_run_group_tests(tests, set_up, tear_down);

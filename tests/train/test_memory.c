@@ -198,6 +198,7 @@ static void test_trainer(void **state)
 
 int main(void)
 {
+    setenv("EG_POOL", "on", 1); /* what is predicted and measured here is the pool */
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_prediction), cmocka_unit_test(test_same_search),
                                        cmocka_unit_test(test_limits), cmocka_unit_test(test_trainer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
