@@ -70,6 +70,17 @@ typedef struct eg__text {
 } eg__text;
 void eg__text_add(eg__text *text, const char *format, ...) EG_PRINTF(2, 3);
 
+/** What convolutions in two dimensions print of themselves (conv2d.c). */
+typedef struct eg__conv2d_text {
+    int64_t in_channels, out_channels;
+    eg_hw kernel_size, stride, padding, dilation, output_padding;
+    int64_t groups;
+    bool no_bias;
+} eg__conv2d_text;
+void eg__describe_conv2d(const eg__conv2d_text *c, char *text, size_t size);
+/** EINVAL unless both numbers of channels are multiples of `groups`; `name` is the class's. */
+eg_status eg__check_groups(const char *name, int64_t in_channels, int64_t out_channels, int64_t groups);
+
 /* ---- slots (slots.c) ---- */
 
 static inline eg_module **eg__slot_child(eg_slot *slot)

@@ -172,58 +172,50 @@ static eg_tensor entry(const eg_tensor *weights, int64_t i)
     return eg__operand(weights, EG_SHAPE(1), weights->strides, i * weights->strides[0]);
 }
 
-/* Saved: x if the weights need a gradient, then the weights. */
+/* y = sum + weights[i] * x; sum may be eg_none, and may be y. */
+static eg_status add_weighted(const eg_tensor *sum, const eg_tensor *x, const eg_tensor *weights, int64_t i,
+                              eg_tensor *y)
+{
+    const eg_kernels *k = eg__kernels(x->ctx, x->dtype);
+    eg_tensor given = entry(weights, i);
+    if (eg_is_none(sum))
+        return k->weighted_sum(1, &x, &given, y);
+    eg_tensor *factors = eg__tensor_new(x->ctx, x->dtype, EG_SHAPE(2), EG_LAYOUT_DEFAULT);
+    if (!factors)
+        return eg__pending();
+    eg_tensor one = entry(factors, 0), weight = entry(factors, 1);
+    eg_status status = k->fill(&one, 1);
+    if (status == EG_OK)
+        status = k->copy(&given, &weight);
+    if (status == EG_OK)
+        status = k->weighted_sum(2, (const eg_tensor *const[]){sum, x}, factors, y);
+    eg_tensor_release(factors);
+    return status;
+}
+
+/* Saved: x if the weights need a gradient, then the weights if x needs one. */
 static eg_status weighted_add_forward(eg_op_call *call)
 {
     EG_TRY(check_terms(call));
     const eg__mixed_edge_attrs *attrs = call->attrs;
-    eg_tensor *x = call->in[X], *sum = call->in[SUM];
+    eg_tensor *x = call->in[X];
     call->out[0] = make_output(call);
     if (!call->out[0])
         return eg__pending();
     if (!x->storage)
         return EG_OK;
-    eg_tensor *factors = eg__tensor_new(call->ctx, x->dtype, EG_SHAPE(2), EG_LAYOUT_DEFAULT);
-    if (!factors)
-        return eg__pending();
-    const eg_kernels *k = eg__kernels(call->ctx, x->dtype);
-    bool first = eg_is_none(sum);
-    eg_tensor one = entry(factors, 0), weight = entry(factors, 1), given = entry(call->in[WEIGHTS], attrs->index);
-    const eg_tensor *const terms[] = {sum, x}, *weights = first ? &weight : factors;
-    eg_status status = k->fill(&one, 1);
-    if (status == EG_OK)
-        status = k->copy(&given, &weight);
-    if (status == EG_OK)
-        status = k->weighted_sum(first ? 1 : 2, first ? terms + 1 : terms, weights, call->out[0]);
-    eg_tensor_release(factors);
-    if (status == EG_OK && call->needs_grad[WEIGHTS])
-        status = eg_op_save(call, x);
-    return status == EG_OK && call->needs_grad[X] ? eg_op_save(call, call->in[WEIGHTS]) : status;
+    EG_TRY(add_weighted(call->in[SUM], x, call->in[WEIGHTS], attrs->index, call->out[0]));
+    if (call->needs_grad[WEIGHTS])
+        EG_TRY(eg_op_save(call, x));
+    return call->needs_grad[X] ? eg_op_save(call, call->in[WEIGHTS]) : EG_OK;
 }
 
 static eg_status input_gradient(eg_op_grad *grad, const eg_tensor *weights)
 {
     const eg__mixed_edge_attrs *attrs = grad->attrs;
-    const eg_tensor *dy = grad->grad_out[0];
     bool add;
     eg_tensor *dx = eg_op_grad_into(grad, X, NULL, &add);
-    if (!dx)
-        return eg__pending();
-    const eg_kernels *k = eg__kernels(grad->ctx, dy->dtype);
-    eg_tensor weight = entry(weights, attrs->index);
-    if (!add)
-        return k->weighted_sum_backward(1, NULL, &weight, dy, &dx, NULL);
-    eg_tensor *factors = eg__tensor_new(grad->ctx, dy->dtype, EG_SHAPE(2), EG_LAYOUT_DEFAULT);
-    if (!factors)
-        return eg__pending();
-    eg_tensor one = entry(factors, 0), second = entry(factors, 1);
-    eg_status status = k->fill(&one, 1);
-    if (status == EG_OK)
-        status = k->copy(&weight, &second);
-    if (status == EG_OK)
-        status = k->weighted_sum(2, (const eg_tensor *const[]){dx, dy}, factors, dx);
-    eg_tensor_release(factors);
-    return status;
+    return dx ? add_weighted(add ? dx : eg_none, grad->grad_out[0], weights, attrs->index, dx) : eg__pending();
 }
 
 static eg_status weighted_add_backward(eg_op_grad *grad)

@@ -1,42 +1,11 @@
 /*
  * What the operations of further layers refuse and how they say it, and what they cost.
  */
-#include "support.h"
+#include "ops/ops_support.h"
 
 #include "engraft/layers.h"
 
 #include <math.h>
-
-static eg_context *ctx;
-
-static int set_up(void **state)
-{
-    (void)state;
-    eg_error_clear();
-    ctx = eg_context_new(.seed = 1, .threads = 1);
-    return ctx ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    eg_context_free(ctx);
-    return 0;
-}
-
-static eg_tensor *t(eg_shape shape)
-{
-    return eg_randn(ctx, shape);
-}
-
-/* `result` is NULL, for this reason. */
-static void expect_error(const void *result, eg_status code, const char *message)
-{
-    assert_null(result);
-    assert_string_equal(eg_error_first()->message, message);
-    assert_int_equal(eg_error_first()->code, code);
-    eg_error_clear();
-}
 
 static void test_conv1d(void **state)
 {

@@ -2,33 +2,9 @@
  * What functions, comparisons, indexing and losses promise at the edges (ties, infinities, NaN, numbers out of range),
  * and what they refuse.
  */
-#include "support.h"
-
-#include "engraft/ops.h"
+#include "ops/ops_support.h"
 
 #include <math.h>
-
-static eg_context *ctx;
-
-static int set_up(void **state)
-{
-    (void)state;
-    eg_error_clear();
-    ctx = eg_context_new(.seed = 1, .threads = 1);
-    return ctx ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    eg_context_free(ctx);
-    return 0;
-}
-
-static eg_tensor *t(eg_shape shape)
-{
-    return eg_randn(ctx, shape);
-}
 
 static eg_tensor *vector(size_t n, const float *data)
 {
@@ -55,14 +31,6 @@ static void expect_numbers(const eg_tensor *y, size_t n, const float *expected)
 }
 #define EXPECT(y, ...)                                                                                                 \
     expect_numbers(y, sizeof((const float[]){__VA_ARGS__}) / sizeof(float), (const float[]){__VA_ARGS__})
-
-static void expect_error(const void *result, eg_status code, const char *message)
-{
-    assert_null(result);
-    assert_string_equal(eg_error_first()->message, message);
-    assert_int_equal(eg_error_first()->code, code);
-    eg_error_clear();
-}
 
 /* ---- numbers ---- */
 

@@ -2,42 +2,13 @@
  * Embeddings, products of batches, attention and recurrent layers: what they refuse, what padding, masks and dropout
  * do, and that sizes which go to several threads give the same bits on one.
  */
-#include "support.h"
+#define OPS_THREADS 2 /* what goes to several threads */
+#include "ops/ops_support.h"
 
 #include "engraft/sys/op.h"
 #include "tensor/internal.h"
 
 #include <math.h>
-
-static eg_context *ctx;
-
-static int set_up(void **state)
-{
-    (void)state;
-    eg_error_clear();
-    ctx = eg_context_new(.seed = 1, .threads = 2);
-    return ctx ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    eg_context_free(ctx);
-    return 0;
-}
-
-static eg_tensor *t(eg_shape shape)
-{
-    return eg_randn(ctx, shape);
-}
-
-static void expect_error(const void *result, eg_status code, const char *message)
-{
-    assert_null(result);
-    assert_string_equal(eg_error_first()->message, message);
-    assert_int_equal(eg_error_first()->code, code);
-    eg_error_clear();
-}
 
 /* ---- errors ---- */
 

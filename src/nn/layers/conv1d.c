@@ -5,9 +5,7 @@
 static eg_status build(eg_module *self)
 {
     eg_conv1d *c = EG_CAST(self, eg_conv1d);
-    EG_CHECK(c->in_channels % c->groups == 0 && c->out_channels % c->groups == 0, EG_EINVAL,
-             "Conv1d: in_channels %" PRId64 " and out_channels %" PRId64 " must be multiples of groups %" PRId64,
-             c->in_channels, c->out_channels, c->groups);
+    EG_TRY(eg__check_groups("Conv1d", c->in_channels, c->out_channels, c->groups));
     eg_shape weight = EG_SHAPE(c->out_channels, c->in_channels / c->groups, c->kernel_size);
     return eg__add_weight_and_bias(self, &c->weight, &c->bias, weight, c->no_bias);
 }

@@ -2,12 +2,18 @@
 
 #include <inttypes.h>
 
+eg_status eg__check_groups(const char *name, int64_t in_channels, int64_t out_channels, int64_t groups)
+{
+    EG_CHECK(in_channels % groups == 0 && out_channels % groups == 0, EG_EINVAL,
+             "%s: in_channels %" PRId64 " and out_channels %" PRId64 " must be multiples of groups %" PRId64, name,
+             in_channels, out_channels, groups);
+    return EG_OK;
+}
+
 static eg_status build(eg_module *self)
 {
     eg_conv2d *c = EG_CAST(self, eg_conv2d);
-    EG_CHECK(c->in_channels % c->groups == 0 && c->out_channels % c->groups == 0, EG_EINVAL,
-             "Conv2d: in_channels %" PRId64 " and out_channels %" PRId64 " must be multiples of groups %" PRId64,
-             c->in_channels, c->out_channels, c->groups);
+    EG_TRY(eg__check_groups("Conv2d", c->in_channels, c->out_channels, c->groups));
     eg_shape weight =
         EG_SHAPE(c->out_channels, c->in_channels / c->groups, eg_hw_h(c->kernel_size), eg_hw_w(c->kernel_size));
     return eg__add_weight_and_bias(self, &c->weight, &c->bias, weight, c->no_bias);
@@ -21,9 +27,8 @@ static eg_tensor *forward(eg_module *self, eg_tensor *const *in, size_t n_in)
                        .groups = c->groups);
 }
 
-static void describe(const eg_module *self, char *text, size_t size)
+void eg__describe_conv2d(const eg__conv2d_text *c, char *text, size_t size)
 {
-    const eg_conv2d *c = (const eg_conv2d *)self;
     char hw[EG__NUMBER_TEXT_SIZE];
     eg__text out = {text, size};
     eg__text_add(&out, "%" PRId64 ", %" PRId64, c->in_channels, c->out_channels);
@@ -33,10 +38,20 @@ static void describe(const eg_module *self, char *text, size_t size)
         eg__text_add(&out, ", padding=%s", eg__hw_text(c->padding, false, hw));
     if (c->dilation != 1)
         eg__text_add(&out, ", dilation=%s", eg__hw_text(c->dilation, false, hw));
+    if (c->output_padding != 0)
+        eg__text_add(&out, ", output_padding=%s", eg__hw_text(c->output_padding, false, hw));
     if (c->groups != 1)
         eg__text_add(&out, ", groups=%" PRId64, c->groups);
     if (c->no_bias)
         eg__text_add(&out, ", bias=False");
+}
+
+static void describe(const eg_module *self, char *text, size_t size)
+{
+    const eg_conv2d *c = (const eg_conv2d *)self;
+    eg__describe_conv2d(&(eg__conv2d_text){c->in_channels, c->out_channels, c->kernel_size, c->stride, c->padding,
+                                           c->dilation, 0, c->groups, c->no_bias},
+                        text, size);
 }
 
 EG_NAMED_CLASS(

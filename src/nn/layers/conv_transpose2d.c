@@ -1,14 +1,9 @@
 #include "nn/internal.h"
 
-#include <inttypes.h>
-
 static eg_status build(eg_module *self)
 {
     eg_conv_transpose2d *c = EG_CAST(self, eg_conv_transpose2d);
-    EG_CHECK(c->in_channels % c->groups == 0 && c->out_channels % c->groups == 0, EG_EINVAL,
-             "ConvTranspose2d: in_channels %" PRId64 " and out_channels %" PRId64
-             " must be multiples of groups %" PRId64,
-             c->in_channels, c->out_channels, c->groups);
+    EG_TRY(eg__check_groups("ConvTranspose2d", c->in_channels, c->out_channels, c->groups));
     eg_shape weight =
         EG_SHAPE(c->in_channels, c->out_channels / c->groups, eg_hw_h(c->kernel_size), eg_hw_w(c->kernel_size));
     return eg__add_weight_and_biases(self, &c->weight, &c->bias, weight, c->no_bias ? 0 : c->out_channels);
@@ -25,21 +20,9 @@ static eg_tensor *forward(eg_module *self, eg_tensor *const *in, size_t n_in)
 static void describe(const eg_module *self, char *text, size_t size)
 {
     const eg_conv_transpose2d *c = (const eg_conv_transpose2d *)self;
-    char hw[EG__NUMBER_TEXT_SIZE];
-    eg__text out = {text, size};
-    eg__text_add(&out, "%" PRId64 ", %" PRId64, c->in_channels, c->out_channels);
-    eg__text_add(&out, ", kernel_size=%s", eg__hw_text(c->kernel_size, false, hw));
-    eg__text_add(&out, ", stride=%s", eg__hw_text(c->stride, false, hw));
-    if (c->padding != 0)
-        eg__text_add(&out, ", padding=%s", eg__hw_text(c->padding, false, hw));
-    if (c->dilation != 1)
-        eg__text_add(&out, ", dilation=%s", eg__hw_text(c->dilation, false, hw));
-    if (c->output_padding != 0)
-        eg__text_add(&out, ", output_padding=%s", eg__hw_text(c->output_padding, false, hw));
-    if (c->groups != 1)
-        eg__text_add(&out, ", groups=%" PRId64, c->groups);
-    if (c->no_bias)
-        eg__text_add(&out, ", bias=False");
+    eg__describe_conv2d(&(eg__conv2d_text){c->in_channels, c->out_channels, c->kernel_size, c->stride, c->padding,
+                                           c->dilation, c->output_padding, c->groups, c->no_bias},
+                        text, size);
 }
 
 EG_NAMED_CLASS(

@@ -1,7 +1,7 @@
 /*
  * tensor/cpu/conv_weight.c - gradients of the filters of dense convolutions, channels-last.
  *
- * For AVX2, where oneDNN 2.6 reaches a third of what is possible in this memory order. For each tap of the filters the
+ * For AVX2, where oneDNN 2.6 is slow in this memory order when there are few channels. For each tap of the filters the
  * gradient is a product of two tall matrices: pixels that the tap sees, transposed, times dy. Output rows are cut into
  * a number of groups that depends on the shapes alone; each group sums up for itself, block of rows by block of rows,
  * and the groups' sums are added in order, in double.
@@ -60,7 +60,6 @@ EG__INLINE void conv_weight_tile(int rows, int vectors, const conv_weight *w, in
         int64_t x_at = x_row + columns.begin * p->win->stride[1] + columns.first;
         eg__tile_args t = {.a = w->x + x_at * p->channels + ic,
                            .b = dy + ((row - begin) * p->out[1] + columns.begin) * w->padded,
-                           .a_row = 1,
                            .a_step = p->win->stride[1] * p->channels,
                            .b_step = w->padded,
                            .depth = columns.end - columns.begin};

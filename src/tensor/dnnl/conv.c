@@ -194,7 +194,7 @@ static bool is_depthwise(const eg__window *win, const eg_tensor *x, const eg_ten
     return win->groups > 1 && win->groups == x->shape.dims[1] && win->groups == y->shape.dims[1];
 }
 
-/* On AVX2 without AVX-512 our own sums of filters' gradients are up to four times as fast as oneDNN 2.6's, but for 1x1
+/* On AVX2 without AVX-512 our own sums of filters' gradients are up to twice as fast as oneDNN 2.6's, but for 1x1
  * filters. */
 static bool prefers_own(void)
 {
