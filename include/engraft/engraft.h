@@ -28,5 +28,6 @@
 #include "optim.h"
 #include "tensor.h"
 #include "train.h"
+#include "zoo.h"
 
 #endif

@@ -328,6 +328,8 @@ typedef struct eg_space_options {
     int64_t classes;
     int64_t channels, layers; /**< 0 = the space's own */
     double drop_path;         /**< stochastic depth, while training */
+    /** textnas: inputs (L) are words 0 .. vocabulary-1 (0: padding), float32 or int64; 0 = inputs are numbers */
+    int64_t vocabulary;
 } eg_space_options;
 /** A search space: one file in src/nas/spaces and one line in its table. */
 typedef struct eg_space {

@@ -132,6 +132,7 @@ extern const eg_strategy_class eg__random_strategy_class, eg__darts_strategy_cla
 /* ---- spaces ---- */
 
 extern const eg_space eg__cells_space, eg__darts_space, eg__mlp_space;
+extern const eg_space eg__enas_micro_space, eg__enas_macro_space, eg__nasbench201_space, eg__textnas_space;
 
 /** The candidates of DARTS, from `channels` to as many, stride 1 or 2: each has the image halved (rounded up) for 2. */
 eg_module *eg__darts_pool_max(eg_context *ctx, int64_t channels, int64_t stride);
@@ -139,8 +140,34 @@ eg_module *eg__darts_pool_avg(eg_context *ctx, int64_t channels, int64_t stride)
 eg_module *eg__darts_skip(eg_context *ctx, int64_t channels, int64_t stride);
 eg_module *eg__darts_sep_conv(eg_context *ctx, int64_t channels, int64_t kernel, int64_t stride);
 eg_module *eg__darts_dil_conv(eg_context *ctx, int64_t channels, int64_t kernel, int64_t stride);
-/** ReLU, 1x1 convolution, batch norm; and the same with the image halved by two shifted convolutions. */
+/** ReLU, 1x1 convolution, batch norm without weights. */
 eg_module *eg__darts_relu_conv_bn(eg_context *ctx, int64_t in_channels, int64_t out_channels);
-eg_module *eg__darts_factorized_reduce(eg_context *ctx, int64_t in_channels, int64_t out_channels);
+/** ReLU, two 1x1 convolutions of stride 2, one of them a pixel further, side by side, batch norm. Halves the image
+ *  (rounded up). */
+typedef struct eg__factorized_reduce {
+    eg_module base;
+    int64_t in_channels, out_channels;
+    bool no_relu, affine;
+    eg_opt_f64 momentum;
+    bool no_track_running_stats;
+    eg_module *conv0, *conv1, *norm;
+} eg__factorized_reduce;
+extern const eg_class eg__factorized_reduce_class;
+#define eg__factorized_reduce(...) eg_new(eg__factorized_reduce, __VA_ARGS__)
+
+/** Runs an edge of a cell. In training its output is dropped, unless it is the input itself. */
+eg_tensor *eg__run_edge(const eg_module *cell, eg_module *edge, eg_tensor *x, double drop_path);
+
+/** Blocks of ENAS. Convolution after a 1x1 convolution, batch norm and ReLU; its own are behind it. */
+eg_module *eg__enas_conv_branch(eg_context *ctx, int64_t channels, int64_t kernel, bool separable);
+/** The same with a pool of 3x3, and no ReLU behind it. */
+eg_module *eg__enas_pool_branch(eg_context *ctx, int64_t channels, eg_module *pool);
+/** 1x1 convolution, batch norm without weights, ReLU. */
+eg_module *eg__enas_std_conv(eg_context *ctx, int64_t in_channels, int64_t out_channels);
+/** ReLU, depthwise and 1x1 convolution, batch norm. */
+eg_module *eg__enas_sep_conv_bn(eg_context *ctx, int64_t channels, int64_t kernel);
+/** 3x3, the image stays as large. */
+eg_module *eg__enas_avg_pool(eg_context *ctx);
+eg_module *eg__enas_max_pool(eg_context *ctx);
 
 #endif

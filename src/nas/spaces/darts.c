@@ -5,19 +5,10 @@
  * each edge is one of seven layers; the nodes together, side by side, are the output. All normal cells of the network
  * share their choices, and so do all reduction cells, which halve the image.
  */
+#include "engraft/zoo.h"
 #include "nas/internal.h"
 
-#include <inttypes.h>
-
-enum { NODES = 4, EDGES_MAX = 2 + 3 + 4 + 5, CHOSEN_EDGES = 2 };
-
-typedef struct darts_cell {
-    eg_module base;
-    int64_t channels_pp, channels_p, channels; /* of the cell before the previous one, of the previous, of a node */
-    bool reduction_p, reduction;
-    double drop_path;
-    eg_module *preprocess0, *preprocess1, *edges[EDGES_MAX], *switches[NODES];
-} darts_cell;
+enum { NODES = 4, MAX_NODES = 16, CHOSEN_EDGES = 2 };
 
 static eg_module *make_edge(eg_context *ctx, const char *key, int64_t channels, int64_t stride)
 {
@@ -34,71 +25,63 @@ static eg_module *make_edge(eg_context *ctx, const char *key, int64_t channels, 
 
 enum { NAME_SIZE = 32, KEY_SIZE = 40 };
 
-/* Node d (2, 3, ..) and its d incoming edges, the first of which is edge number `first`. */
-static eg_status build_node(darts_cell *cell, int d, size_t first)
+/* The children of node d (2, 3, ..): its d incoming edges and what chooses among them. */
+static eg_status build_node(eg_darts_cell *cell, int d)
 {
     eg_context *ctx = cell->base.ctx;
     const char *kind = cell->reduction ? "reduce" : "normal";
-    char keys[NODES + 1][KEY_SIZE], name[NAME_SIZE], key[KEY_SIZE];
-    const char *sources[NODES + 2] = {NULL};
+    char keys[MAX_NODES + 1][KEY_SIZE], name[NAME_SIZE], key[KEY_SIZE];
+    const char *sources[MAX_NODES + 2] = {NULL};
     for (int i = 0; i < d; i++) {
         snprintf(name, sizeof(name), "n%d_p%d", d, i);
         snprintf(keys[i], sizeof(keys[i]), "%s_%s", kind, name);
         sources[i] = keys[i];
         int64_t stride = cell->reduction && i < 2 ? 2 : 1;
-        EG_TRY(eg_module_add_child(&cell->base, name, &cell->edges[first + (size_t)i],
-                                   make_edge(ctx, keys[i], cell->channels, stride)));
+        EG_TRY(eg_module_add_child(&cell->base, name, NULL, make_edge(ctx, keys[i], cell->channels, stride)));
     }
     snprintf(name, sizeof(name), "n%d_switch", d);
     snprintf(key, sizeof(key), "%s_%s", kind, name);
     return eg_module_add_child(
-        &cell->base, name, &cell->switches[d - 2],
+        &cell->base, name, NULL,
         eg_input_choice(ctx, .choose_from = sources, .n_chosen = EG_N(CHOSEN_EDGES), .key = key));
 }
 
 static eg_status darts_cell_build(eg_module *self)
 {
-    darts_cell *cell = (darts_cell *)self;
+    eg_darts_cell *cell = (eg_darts_cell *)self;
     EG_SLOT(cell, preprocess0,
-            cell->reduction_p ? eg__darts_factorized_reduce(self->ctx, cell->channels_pp, cell->channels)
+            cell->reduction_p ? eg__factorized_reduce(self->ctx, cell->channels_pp, cell->channels)
                               : eg__darts_relu_conv_bn(self->ctx, cell->channels_pp, cell->channels));
     EG_SLOT(cell, preprocess1, eg__darts_relu_conv_bn(self->ctx, cell->channels_p, cell->channels));
-    size_t edge = 0;
-    for (int d = 2; d < NODES + 2; edge += (size_t)d, d++)
-        EG_TRY(build_node(cell, d, edge));
+    for (int d = 2; d < cell->n_nodes + 2; d++)
+        EG_TRY(build_node(cell, d));
     return eg_module_status(self);
-}
-
-static eg_tensor *run_edge(const darts_cell *cell, eg_module *edge, eg_tensor *x)
-{
-    eg_tensor *y = eg_call(edge, x);
-    bool drop = cell->drop_path > 0 && cell->base.training && y != x && !eg_is_none(y);
-    return drop ? eg_f_drop_path(y, cell->drop_path, true) : y;
 }
 
 static eg_tensor *darts_cell_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
 {
     (void)n_in;
-    darts_cell *cell = (darts_cell *)self;
-    eg_tensor *states[NODES + 2] = {eg_call(cell->preprocess0, in[0]), eg_call(cell->preprocess1, in[1])};
-    size_t edge = 0;
-    for (size_t d = 2; d < NODES + 2; d++) {
-        eg_tensor *incoming[NODES + 1];
+    eg_darts_cell *cell = (eg_darts_cell *)self;
+    size_t n = (size_t)cell->n_nodes, child = 2;
+    eg_tensor *states[MAX_NODES + 2] = {eg_call(cell->preprocess0, in[0]), eg_call(cell->preprocess1, in[1])};
+    for (size_t d = 2; d < n + 2; d++) {
+        eg_tensor *incoming[MAX_NODES + 1];
         for (size_t i = 0; i < d; i++)
-            incoming[i] = run_edge(cell, cell->edges[edge++], states[i]);
-        states[d] = eg_module_call(cell->switches[d - 2], incoming, d);
+            incoming[i] = eg__run_edge(self, eg_module_child_at(self, child++, NULL), states[i], cell->drop_path);
+        states[d] = eg_module_call(eg_module_child_at(self, child++, NULL), incoming, d);
     }
-    return eg_concat(states + 2, NODES, 1);
+    return eg_concat(states + 2, n, 1);
 }
 
-static EG_NAMED_CLASS(
-    darts_cell, "DartsCell", .build = darts_cell_build, .forward = darts_cell_forward, .n_inputs = 2,
-    .fields = EG_FIELDS(EG_INT(darts_cell, channels_pp, EG_AT_LEAST(1), .help = "channels of the first input"),
-                        EG_INT(darts_cell, channels_p, EG_AT_LEAST(1), .help = "channels of the second input"),
-                        EG_INT(darts_cell, channels, EG_AT_LEAST(2), .help = "channels of a node"),
-                        EG_BOOL(darts_cell, reduction_p, .help = "the first input's image is twice as large"),
-                        EG_BOOL(darts_cell, reduction, .help = "halves the image"),
-                        EG_FLOAT(darts_cell, drop_path, .min = 0, .max = 1, .help = "edges dropped in training")));
+EG_NAMED_CLASS(
+    eg_darts_cell, "DartsCell", .build = darts_cell_build, .forward = darts_cell_forward, .n_inputs = 2,
+    .fields = EG_FIELDS(EG_INT(eg_darts_cell, n_nodes, .min = 1, .max = MAX_NODES, .help = "nodes"),
+                        EG_INT(eg_darts_cell, channels_pp, EG_AT_LEAST(1), .help = "channels of the first input"),
+                        EG_INT(eg_darts_cell, channels_p, EG_AT_LEAST(1), .help = "channels of the second input"),
+                        EG_INT(eg_darts_cell, channels, EG_AT_LEAST(2), .help = "channels of a node"),
+                        EG_BOOL(eg_darts_cell, reduction_p, .help = "the first input's image is twice as large"),
+                        EG_BOOL(eg_darts_cell, reduction, .help = "halves the image"),
+                        EG_FLOAT(eg_darts_cell, drop_path, .min = 0, .max = 1, .help = "edges dropped in training")));
 
 /* ---- the network ---- */
 
@@ -120,7 +103,8 @@ static eg_status build_cells(const darts_network *net, int64_t *channels)
     for (int64_t i = 0; i < net->layers; i++) {
         bool reduction = i == net->layers / 3 || i == 2 * net->layers / 3;
         c *= reduction ? 2 : 1;
-        EG_TRY(eg_append(net->cells, eg_new(darts_cell, ctx, before, previous, c, reduced, reduction, net->drop_path)));
+        EG_TRY(
+            eg_append(net->cells, eg_darts_cell(ctx, NODES, before, previous, c, reduced, reduction, net->drop_path)));
         reduced = reduction;
         before = previous;
         previous = NODES * c;

@@ -54,19 +54,15 @@ eg_module *eg__darts_relu_conv_bn(eg_context *ctx, int64_t in_channels, int64_t 
 
 /* ---- half the image: two 1x1 convolutions of stride 2, one of them a pixel further ---- */
 
-typedef struct factorized_reduce {
-    eg_module base;
-    int64_t in_channels, out_channels;
-    eg_module *conv0, *conv1, *norm;
-} factorized_reduce;
-
 static eg_status factorized_reduce_build(eg_module *self)
 {
-    factorized_reduce *f = (factorized_reduce *)self;
+    eg__factorized_reduce *f = (eg__factorized_reduce *)self;
     int64_t half = f->out_channels / 2;
     EG_SLOT(f, conv0, eg_conv2d(self->ctx, f->in_channels, half, 1, .stride = 2, .no_bias = true));
     EG_SLOT(f, conv1, eg_conv2d(self->ctx, f->in_channels, f->out_channels - half, 1, .stride = 2, .no_bias = true));
-    return EG_SLOT(f, norm, norm(self->ctx, f->out_channels, false));
+    return EG_SLOT(f, norm,
+                   eg_batch_norm2d(self->ctx, f->out_channels, .no_affine = !f->affine, .momentum = f->momentum,
+                                   .no_track_running_stats = f->no_track_running_stats));
 }
 
 /* x without its first row and column. Of an odd size a line of zeros is added, so that both halves come out alike. */
@@ -81,24 +77,31 @@ static eg_tensor *shifted(eg_tensor *x)
 static eg_tensor *factorized_reduce_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
 {
     (void)n_in;
-    factorized_reduce *f = (factorized_reduce *)self;
-    eg_tensor *x = eg_f_relu(in[0]);
+    eg__factorized_reduce *f = (eg__factorized_reduce *)self;
+    eg_tensor *x = f->no_relu ? in[0] : eg_f_relu(in[0]);
     eg_tensor *halves[2] = {eg_call(f->conv0, x), eg_call(f->conv1, shifted(x))};
     return eg_call(f->norm, eg_concat(halves, 2, 1));
 }
 
-static EG_NAMED_CLASS(factorized_reduce, "FactorizedReduce", .build = factorized_reduce_build,
-                      .forward = factorized_reduce_forward,
-                      .fields = EG_FIELDS(EG_INT(factorized_reduce, in_channels, EG_AT_LEAST(1), .help = "channels in"),
-                                          EG_INT(factorized_reduce, out_channels, EG_AT_LEAST(2),
-                                                 .help = "channels out")));
-
-eg_module *eg__darts_factorized_reduce(eg_context *ctx, int64_t in_channels, int64_t out_channels)
-{
-    return eg_new(factorized_reduce, ctx, in_channels, out_channels);
-}
+EG_NAMED_CLASS(eg__factorized_reduce, "FactorizedReduce", .build = factorized_reduce_build,
+               .forward = factorized_reduce_forward,
+               .fields = EG_FIELDS(EG_INT(eg__factorized_reduce, in_channels, EG_AT_LEAST(1), .help = "channels in"),
+                                   EG_INT(eg__factorized_reduce, out_channels, EG_AT_LEAST(2), .help = "channels out"),
+                                   EG_BOOL(eg__factorized_reduce, no_relu, .help = "without the ReLU at the beginning"),
+                                   EG_BOOL(eg__factorized_reduce, affine, .help = "the batch norm has weight and bias"),
+                                   EG_OPT_FLOAT(eg__factorized_reduce, momentum, .min = 0, .max = 1, .def = 0.1,
+                                                .help = "of the batch norm"),
+                                   EG_BOOL(eg__factorized_reduce, no_track_running_stats,
+                                           .help = "the batch norm has no running statistics")));
 
 eg_module *eg__darts_skip(eg_context *ctx, int64_t channels, int64_t stride)
 {
-    return stride == 1 ? eg_identity(ctx) : eg__darts_factorized_reduce(ctx, channels, channels);
+    return stride == 1 ? eg_identity(ctx) : eg__factorized_reduce(ctx, channels, channels);
+}
+
+eg_tensor *eg__run_edge(const eg_module *cell, eg_module *edge, eg_tensor *x, double drop_path)
+{
+    eg_tensor *y = eg_call(edge, x);
+    bool drop = drop_path > 0 && cell->training && y != x && !eg_is_none(y);
+    return drop ? eg_f_drop_path(y, drop_path, true) : y;
 }

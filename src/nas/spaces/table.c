@@ -7,7 +7,11 @@
 #include <math.h>
 #include <string.h>
 
-static const eg_space *const spaces[] = {&eg__cells_space, &eg__darts_space, &eg__mlp_space, NULL};
+static const eg_space *const spaces[] = {
+    /* by name */
+    &eg__cells_space, &eg__darts_space,       &eg__enas_macro_space, &eg__enas_micro_space,
+    &eg__mlp_space,   &eg__nasbench201_space, &eg__textnas_space,    NULL,
+};
 
 const eg_space *const *eg_spaces(void)
 {
@@ -62,6 +66,8 @@ static eg_status check_options(const eg_space *space, const eg_space_options *o)
              MAX_CHANNELS);
     EG_CHECK(o->layers >= 0 && o->layers <= MAX_LAYERS, EG_EINVAL, "space '%s': %" PRId64 " layers, expected 0 to %d",
              name, o->layers, MAX_LAYERS);
+    EG_CHECK(o->vocabulary >= 0 && o->vocabulary <= MAX_FEATURES, EG_EINVAL,
+             "space '%s': a vocabulary of %" PRId64 " words, expected 0 to %d", name, o->vocabulary, MAX_FEATURES);
     EG_CHECK(o->drop_path >= 0 && o->drop_path < 1, EG_EINVAL, "space '%s': drop_path is %g, expected 0 to below 1",
              name, o->drop_path);
     return EG_OK;
