@@ -9,6 +9,7 @@
 typedef struct state {
     eg_module *net;
     eg_mutator *mutator;
+    eg_state *alphas;
     eg_tensor *x, *y;
 } state;
 
@@ -21,6 +22,8 @@ static eg_status step(bench *b, void *payload)
         status = eg_backward(eg_f_cross_entropy(eg_call(s->net, s->x), s->y));
     eg_tape_end(tape);
     eg_module_zero_grad(s->net);
+    for (size_t i = 0; i < eg_state_size(s->alphas); i++)
+        eg_tensor_zero_grad(eg_state_at(s->alphas, i, NULL));
     return status;
 }
 
@@ -39,6 +42,7 @@ static eg_status measure(bench *b, state *s, eg_shape input)
     eg_mutator_set_recompute(s->mutator, strcmp(bench_text(b, "memory", "full"), "low") == 0);
     b->params = eg_module_n_parameters(s->net);
     EG_TRY(bench_count_alphas(b, s->mutator));
+    EG_TRY(eg_darts_mutator_state(s->mutator, NULL, s->alphas));
     EG_TRY(eg_mutator_reset(s->mutator));
     EG_TRY(bench_add_cost(b, s->net, input, BENCH_GRADIENTS));
     return bench_measure(b, step, NULL, s);
@@ -61,9 +65,12 @@ eg_status bench_darts(bench *b)
     eg_shape input = EG_SHAPE(batch, 3, size, size);
     state s = {.net = bench_darts_space(b)};
     s.mutator = eg_darts_mutator_new(s.net);
+    s.alphas = eg_state_new();
     s.x = eg_randn(b->ctx, input);
     s.y = bench_labels(b->ctx, batch, 10);
-    eg_status status = s.mutator != NULL && s.y != NULL ? measure(b, &s, input) : eg_error_last()->code;
+    eg_status status =
+        s.mutator != NULL && s.alphas != NULL && s.y != NULL ? measure(b, &s, input) : eg_error_last()->code;
+    eg_state_free(s.alphas);
     eg_mutator_detach(s.mutator);
     eg_module_release(s.net);
     return status;

@@ -49,15 +49,16 @@ def layouts(nchw, nhwc):
 
 PAPER = "batch=64 layers=8 channels=16 size=32 warmup=1"
 CASES = {
-    # the peers take 5 to 30 s a step: a single round, and fewer steps of the slowest
-    "darts_step": Case("darts", PAPER, layouts(8, 3), rounds=1),
+    # the peers take 5 to 30 s a step: a single round, and fewer steps of theirs
+    "darts_step": Case("darts", PAPER, [Peer("nchw", "layout=nchw steps=2", 8), Peer("nhwc", "layout=nhwc steps=3", 3)],
+                       rounds=1),
     "darts_step_low": Case("darts", f"{PAPER} memory=low", [Peer("full", "memory=full", 1 / 1.4, engraft=True)],
                            rounds=1),
     "darts_step_1t": Case("darts", PAPER, [Peer("nchw", "layout=nchw steps=3", 7), Peer("nhwc", "layout=nhwc", 2.5)],
-                          threads=1, rounds=1),
+                          threads=1, rounds=1, usual=False),
     "darts_tiny": Case("darts", "batch=16 layers=3 channels=4 size=16", layouts(8, 8), steps=10),
-    "spos_darts": Case("spos", "space=darts", layouts(4, 2), steps=10),
-    "spos_mobile": Case("spos", "space=mobile", layouts(4, 2), steps=10),
+    "spos_darts": Case("spos", "space=darts", layouts(4, 2), steps=10, rounds=2),
+    "spos_mobile": Case("spos", "space=mobile", layouts(4, 2), steps=10, rounds=2),
     "resnet20_train": Case("train", "net=resnet20", layouts(1.7, 1.3), steps=10),
     "mobilenet_train": Case("train", "net=mobilenet", layouts(3.5, 2.2), steps=20),
     "mlp": Case("train", "net=mlp", [Peer("", "", 3)], steps=300),
@@ -164,9 +165,11 @@ class Runner:
         """Rounds of engraft, then each peer. Returns engraft's merged result and those of the peers, each of which may
         be a failure instead."""
         ours, theirs = [], [[] for _ in peers]
-        for _ in range(self.rounds):
+        for turn in range(self.rounds):
+            say(f"  round {turn + 1} of {self.rounds}: engraft")
             ours.append(self.ours())
             for i, peer in enumerate(peers):
+                say(f"  round {turn + 1} of {self.rounds}: {peer.name or 'the peer'}")
                 try:
                     if isinstance(theirs[i], list):
                         theirs[i].append(self.peer(peer, ours[-1]))
@@ -229,6 +232,7 @@ def run_case(name, options):
     except FAILURES as error:
         rows = [{**head, "error": str(error)}]
     rows = [{**row, **conditions.row()} for row in rows]
+    say(f"  took {rows[0]['took_s']:.0f} s")
     for row in rows:
         print(json.dumps(row), flush=True)
         if "error" in row:

@@ -255,7 +255,7 @@ EG_API eg_status eg_search_run(eg_search *search);
  * Lent. */
 EG_API const eg_arch *eg_search_arch(const eg_search *search);
 /** Predicts the peak of the training steps of the strategy as eg_trainer_memory() does; of a strategy that samples,
- * over the first few paths. EINVAL for one that trains nothing. */
+ * over the first of its paths, up to 96, as a long search meets them. EINVAL for one that trains nothing. */
 EG_API eg_status eg_search_memory(eg_search *search, eg_memory memory, eg_memory_estimate *estimate);
 /** Seconds that eg_search_run() took so far, those before the checkpoint that it went on from included. */
 EG_API double eg_search_seconds(const eg_search *search);

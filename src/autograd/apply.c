@@ -313,6 +313,8 @@ static eg_tensor *run(application *app)
 {
     eg_status status = prepare(app);
     eg_tensor *shared = status == EG_OK ? equal_result(app) : NULL;
+    if (status == EG_OK && !shared && app->tape)
+        shared = eg__lift(app->tape, &app->call, &status);
     if (shared)
         return eg__scope_add(eg_tensor_keep(shared));
     if (status == EG_OK)

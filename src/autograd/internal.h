@@ -82,9 +82,10 @@ struct eg_tape {
     struct eg_tape *outer; /* also links unused tapes */
     uint64_t id;
     bool recording;
-    bool forgetful;  /* it records, but nothing is saved for a backward, which is refused */
-    unsigned inside; /* the state's when it was opened */
-    uint64_t leaves; /* a hash of the versions of the leaves that were read */
+    bool forgetful;              /* it records, but nothing is saved for a backward, which is refused */
+    unsigned inside;             /* the state's when it was opened */
+    uint64_t leaves;             /* a hash of the versions of the leaves that were read */
+    struct eg__lifting *lifting; /* of the run of eg__recompute() whose tape it is; NULL: nothing is lifted */
     size_t scope;
     eg__arena arena;
     eg__node **nodes;
@@ -131,6 +132,13 @@ eg__node *eg__node_of(const eg_op_grad *grad);
 eg_status eg__add_into_leaf(eg_tensor *leaf, eg_tensor *grad);
 /** Where the gradients of an operation's input i meet. */
 eg_tensor **eg__gradient_slot(const eg_op_grad *grad, size_t i);
+/** eg_recompute(); with `lift`, stateless operations on inputs are not run again: they are operations of the tape
+ * outside, where equal ones of several functions share, and what they give is one more input. */
+eg_tensor *eg__recompute(eg_context *ctx, eg_recompute_fn fn, void *payload, void (*release)(void *payload),
+                         eg_tensor *const *in, size_t n_in, bool lift);
+/** The result of an operation that is lifted out of the function that runs on the tape; NULL when it is not, or with
+ * *status on failure. */
+eg_tensor *eg__lift(eg_tape *tape, const eg_op_call *call, eg_status *status);
 void eg__repetition_free(struct eg__repetition *repetition);
 
 /** Puts "relu 'stem.0'", or "relu" at top level, before the recorded failure. */

@@ -113,6 +113,7 @@ eg_tape *eg_tape_begin(eg_context *ctx, eg_tape_mode mode)
     tape->recording = mode == EG_RECORD;
     tape->forgetful = false;
     tape->leaves = 0;
+    tape->lifting = NULL;
     tape->inside = state->inside;
     tape->scope = scope;
     state->tape = tape;

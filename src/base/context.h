@@ -17,6 +17,7 @@ typedef struct eg__pool_free {
 
 typedef struct eg__pool {
     bool enabled;
+    bool lasting;      /* what is taken now stays longer than a step */
     size_t high_water; /* most bytes in use ever */
     eg__pool_free *free[EG__POOL_CLASSES];
 } eg__pool;
@@ -46,6 +47,9 @@ void eg__pool_trim(eg_context *ctx);
 size_t eg__pool_class(const eg_context *ctx, size_t size, size_t *index);
 /** Whether unused buffers are given back before a new one is made. */
 bool eg__pool_is_full(size_t reserved, size_t high_water);
+
+/** Whether a buffer may be one of the unused ones. */
+bool eg__pool_reuses(const eg_context *ctx);
 
 /** The pool's functions while memory is predicted. give() says whether the buffer was one of take()'s; else it goes
  * back to the pool as well. */

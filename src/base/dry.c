@@ -53,6 +53,15 @@ eg__dry_result eg__dry_end(eg_context *ctx)
     return result;
 }
 
+eg__dry_result eg__dry_end_step(eg_context *ctx)
+{
+    struct eg__dry *dry = ctx->dry;
+    eg__dry_result result = dry->result;
+    dry->result.taken = 0;
+    madvise(dry->base, dry->used, MADV_DONTNEED); /* where that fails, memory is needed and not wrong */
+    return result;
+}
+
 bool eg__is_dry(const eg_context *ctx)
 {
     return ctx->dry != NULL;
@@ -66,7 +75,8 @@ void *eg__dry_take(eg_context *ctx, size_t size)
         return NULL;
     char *buffer = dry->base + dry->used;
     dry->used += class_size;
-    if (ctx->pool.enabled && dry->unused[index] > 0) {
+    dry->result.taken += class_size;
+    if (eg__pool_reuses(ctx) && dry->unused[index] > 0) {
         dry->unused[index]--;
     } else {
         if (eg__pool_is_full(dry->reserved, dry->high_water)) {

@@ -158,14 +158,21 @@ eg_context_stats *eg__context_stats(eg_context *ctx);
 void *eg__pool_take(eg_context *ctx, size_t size);
 /** `size` is the one asked for. NULL buffers are allowed. */
 void eg__pool_give(eg_context *ctx, void *buffer, size_t size);
+/** Whether buffers taken from now on will be kept from step to step. Such ones come from the system, not from among the
+ * unused ones, which are there because the steps need them: taken out, they would be missed in the next step. Returns
+ * what was said before. */
+bool eg__pool_lasting(eg_context *ctx, bool lasting);
 /** Between these two, buffers have addresses but no memory, and kernels of the fast table do nothing: what is done
  * meanwhile shows how much memory it would take. Whoever does it gives back all that was taken meanwhile, and puts back
  * what other code has written. EINVAL when it is so already; ENOMEM. */
 typedef struct eg__dry_result {
     size_t in_use, reserved; /* the most there was of each; see eg_context_stats */
+    size_t taken;            /* in the last step, each buffer as often as it was taken: equal steps have equal ones */
 } eg__dry_result;
 eg_status eg__dry_begin(eg_context *ctx);
 eg__dry_result eg__dry_end(eg_context *ctx);
+/** Ends a step: the pages of zeros that were written in it go back to the system. Returns what there was so far. */
+eg__dry_result eg__dry_end_step(eg_context *ctx);
 bool eg__is_dry(const eg_context *ctx);
 /** False with EG_POOL=off: then other free lists are not to be used either. */
 bool eg__pool_enabled(const eg_context *ctx);

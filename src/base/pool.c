@@ -26,6 +26,18 @@ bool eg__pool_enabled(const eg_context *ctx)
     return ctx->pool.enabled;
 }
 
+bool eg__pool_lasting(eg_context *ctx, bool lasting)
+{
+    bool before = ctx->pool.lasting;
+    ctx->pool.lasting = lasting;
+    return before;
+}
+
+bool eg__pool_reuses(const eg_context *ctx)
+{
+    return ctx->pool.enabled && !ctx->pool.lasting;
+}
+
 /* The class of a size, and the size of its buffers. */
 static size_t class_of(size_t size, size_t *class_size)
 {
@@ -94,7 +106,7 @@ void *eg__pool_take(eg_context *ctx, size_t size)
         return NULL;
     }
     size_t index, class_size = eg__pool_class(ctx, size, &index);
-    void *buffer = ctx->pool.enabled && !ctx->dry ? ctx->pool.free[index] : NULL;
+    void *buffer = eg__pool_reuses(ctx) && !ctx->dry ? ctx->pool.free[index] : NULL;
     if (ctx->dry)
         buffer = eg__dry_take(ctx, size);
     else if (buffer)

@@ -174,7 +174,7 @@ static eg_tensor *follow_recomputing(const pass *p)
     for (size_t i = 0; i < p->n_in; i++)
         in[i + 1] = p->in[i];
     eg_module *choice = eg_module_retain((eg_module *)(uintptr_t)p->choice);
-    eg_tensor *out = eg_recompute(choice->ctx, run_mixed_edge, choice, release_choice, in, p->n_in + 1);
+    eg_tensor *out = eg__recompute(choice->ctx, run_mixed_edge, choice, release_choice, in, p->n_in + 1, true);
     free(in);
     return out;
 }

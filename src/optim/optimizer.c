@@ -193,6 +193,18 @@ eg_status eg_optimizer_add_module(eg_optimizer *optimizer, const char *prefix, e
 
 /* ---- updates ---- */
 
+/* NULL on failure. */
+static eg_tensor *new_state(const eg_tensor *param)
+{
+    bool before = eg__pool_lasting(param->ctx, true);
+    eg_tensor *state = eg__tensor_new_like(param);
+    eg__pool_lasting(param->ctx, before);
+    if (state && eg__kernels(param->ctx, state->dtype)->fill(state, 0) == EG_OK)
+        return state;
+    eg_tensor_release(state);
+    return NULL;
+}
+
 /* Tensors with a gradient get their states, so that what follows needs no memory. */
 static eg_status prepare(eg_optimizer *o)
 {
@@ -207,17 +219,10 @@ static eg_status prepare(eg_optimizer *o)
         EG_CHECK(eg__same_strides(param->tensor, param->tensor->grad), EG_EINTERNAL,
                  "'%s': the gradient has another memory order", param->name);
         for (size_t s = 0; s < o->n_states; s++) {
-            if (param->states[s])
-                continue;
-            eg_tensor *state = eg__tensor_new_like(param->tensor);
-            if (!state)
-                return EG_ENOMEM;
-            eg_status status = eg__kernels(o->ctx, state->dtype)->fill(state, 0);
-            if (status != EG_OK) {
-                eg_tensor_release(state);
-                return status;
-            }
-            param->states[s] = state;
+            if (!param->states[s])
+                param->states[s] = new_state(param->tensor);
+            if (!param->states[s])
+                return eg_error_last()->code;
         }
     }
     return EG_OK;

@@ -6,7 +6,9 @@
 #include "optim/internal.h"
 #include "train/internal.h"
 
-enum { STEPS = 8 }; /* a strategy that samples paths has another one each time */
+/* A strategy that samples paths has another one each time: steps are run until QUIET of them in a row have taken no
+ * more memory, STEPS at most. Two that take the same are not sampled. */
+enum { STEPS = 96, QUIET = 24 };
 
 /* ---------------------------------------------------------------------------------------------- sizes */
 
@@ -39,11 +41,14 @@ static void count_optimizer(const eg_optimizer *o, eg_memory_estimate *estimate)
 /* What the first real step makes and keeps. */
 static eg_status take_optimizer_state(const eg_optimizer *o)
 {
+    eg_status status = EG_OK;
+    bool before = eg__pool_lasting(o->ctx, true);
     for (size_t i = 0; i < o->n_params; i++)
         for (size_t s = 0; s < o->n_states && eg_tensor_requires_grad(o->params[i].tensor); s++)
             if (!o->params[i].states[s] && !eg__pool_take(o->ctx, bytes_of(o->params[i].tensor)))
-                return EG_ENOMEM;
-    return EG_OK;
+                status = EG_ENOMEM;
+    eg__pool_lasting(o->ctx, before);
+    return status;
 }
 
 static eg_batch make_batch(const eg__steps *steps)
@@ -57,18 +62,28 @@ static eg_batch make_batch(const eg__steps *steps)
                       .size = steps->batch_size};
 }
 
+static eg_status run_step(const eg__steps *steps)
+{
+    eg_tape *scope = eg_tape_begin(steps->ctx, EG_NO_GRAD);
+    if (!scope)
+        return EG_ENOMEM;
+    eg_batch train = make_batch(steps), valid = steps->two_batches ? make_batch(steps) : train;
+    bool made = train.x && train.y && valid.x && valid.y;
+    eg_status status = made ? steps->step(steps->owner, &train, &valid) : eg_error_last()->code;
+    eg_tape_end(scope);
+    return status;
+}
+
 static eg_status run_steps(const eg__steps *steps)
 {
+    size_t taken = 0, most = 0;
     EG_TRY(take_optimizer_state(steps->optimizer));
-    for (int i = 0; i < STEPS; i++) {
-        eg_tape *scope = eg_tape_begin(steps->ctx, EG_NO_GRAD);
-        if (!scope)
-            return EG_ENOMEM;
-        eg_batch train = make_batch(steps), valid = steps->two_batches ? make_batch(steps) : train;
-        bool made = train.x && train.y && valid.x && valid.y;
-        eg_status status = made ? steps->step(steps->owner, &train, &valid) : eg_error_last()->code;
-        eg_tape_end(scope);
-        EG_TRY(status);
+    for (int i = 0, quiet = 0; i < STEPS && quiet < QUIET; i++) {
+        EG_TRY(run_step(steps));
+        eg__dry_result now = eg__dry_end_step(steps->ctx);
+        quiet = now.reserved > most ? 0 : now.taken == taken ? QUIET : quiet + 1;
+        most = now.reserved;
+        taken = now.taken;
     }
     return EG_OK;
 }

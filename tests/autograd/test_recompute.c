@@ -12,7 +12,7 @@ typedef struct world {
     eg_context *ctx;
     eg_module *net;
     eg_tensor *x, *factor;
-    bool recompute;
+    bool recompute, lift;
     int calls, fail_at, released;
 } world;
 
@@ -60,7 +60,7 @@ static void release(void *payload)
 
 static eg_tensor *apply(world *w, eg_tensor *const *in, size_t n)
 {
-    return w->recompute ? eg_recompute(w->ctx, fn, w, release, in, n) : fn(w, in, n);
+    return w->recompute ? eg__recompute(w->ctx, fn, w, release, in, n, w->lift) : fn(w, in, n);
 }
 
 static eg_status step(world *w)
@@ -120,6 +120,39 @@ static void test_equal(void **state)
     assert_int_equal(plain.calls, 3);
     assert_int_equal(again.calls, 6);
     assert_int_equal(again.released, 3);
+    free_world(&plain);
+    free_world(&again);
+}
+
+static int count_relus(const eg_tape *tape)
+{
+    int n = 0;
+    for (size_t i = 0; i < tape->n_nodes; i++)
+        n += strcmp(tape->nodes[i]->op->name, "relu") == 0;
+    return n;
+}
+
+/* What functions begin with is done once on the tape outside, for all of them. */
+static void test_lifted(void **state)
+{
+    (void)state;
+    world plain = make_world(false), again = make_world(true);
+    again.lift = true;
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 2; k++) {
+            world *w = k ? &again : &plain;
+            eg_tape *tape = eg_tape_begin(w->ctx, EG_RECORD);
+            eg_tensor *in[] = {eg_mul(w->x, w->x), w->factor};
+            eg_tensor *y = apply(w, in, 2), *z = apply(w, in, i == 2 ? 1 : 2);
+            assert_int_equal(count_relus(tape), 1);
+            assert_ok(eg_backward(eg_sum(eg_mul(y, z))));
+            eg_tape_end(tape);
+        }
+        expect_equal(eg_tensor_grad(plain.x), eg_tensor_grad(again.x));
+        expect_equal(eg_tensor_grad(plain.factor), eg_tensor_grad(again.factor));
+        expect_equal_state(&plain, &again);
+    }
+    assert_int_equal(again.calls, 2 * plain.calls);
     free_world(&plain);
     free_world(&again);
 }
@@ -294,6 +327,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_equal),         cmocka_unit_test(test_constant_input),
                                        cmocka_unit_test(test_odd_functions), cmocka_unit_test(test_failures),
-                                       cmocka_unit_test(test_refusals),      cmocka_unit_test(test_plain_calls)};
+                                       cmocka_unit_test(test_refusals),      cmocka_unit_test(test_plain_calls),
+                                       cmocka_unit_test(test_lifted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

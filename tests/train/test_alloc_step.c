@@ -315,6 +315,19 @@ static eg_status search_random(void *payload)
     return with_search(payload, "random", use_search, ((world *)payload)->run);
 }
 
+static eg_status predict(world *w, eg_search *search)
+{
+    (void)w;
+    eg_memory_estimate estimate;
+    EG_TRY(eg_search_memory(search, EG_MEMORY_NORMAL, &estimate));
+    return eg_search_memory(search, EG_MEMORY_LOW, &estimate);
+}
+
+static eg_status search_memory(void *payload)
+{
+    return with_search(payload, "darts", predict, NULL);
+}
+
 /* ---- run directories ---- */
 
 static eg_status run_directory(void *payload)
@@ -335,6 +348,7 @@ static const alloc_row steps[] = {
     {"a training step", step, false},
     {"a supernet step (darts)", darts_step, false},
     {"a supernet step (spos)", spos_step, false},
+    {"eg_search_memory", search_memory, false}, /* last: `ref` would compute */
 };
 
 static const alloc_row rows[] = {
@@ -359,7 +373,7 @@ static const alloc_row rows[] = {
     {"eg_run_create eg_run_load eg_run_event", run_directory, true},
 };
 
-enum { N_STEPS = sizeof steps / sizeof steps[0], N_ROWS = sizeof rows / sizeof rows[0] };
+enum { N_STEPS = sizeof steps / sizeof steps[0], N_REF = N_STEPS - 1, N_ROWS = sizeof rows / sizeof rows[0] };
 
 #define TABLE(backend_, rows_, n, dense_)                                                                              \
     {                                                                                                                  \
@@ -367,7 +381,7 @@ enum { N_STEPS = sizeof steps / sizeof steps[0], N_ROWS = sizeof rows / sizeof r
         .rows = rows_, .n_rows = n, .dense = dense_                                                                    \
     }
 
-static const alloc_table ref_steps = TABLE("ref", steps, N_STEPS, 150), dnnl_steps = TABLE("dnnl", steps, N_STEPS, 100),
+static const alloc_table ref_steps = TABLE("ref", steps, N_REF, 150), dnnl_steps = TABLE("dnnl", steps, N_STEPS, 100),
                          table = TABLE("ref", rows, N_ROWS, 30);
 
 static void test_complete(void **unused)
@@ -380,10 +394,11 @@ int main(void)
 {
     if (!alloc_prepare())
         return 1;
-    static alloc_target targets[2 * N_STEPS + N_ROWS];
-    struct CMUnitTest tests[2 * N_STEPS + N_ROWS + 1] = {[2 * N_STEPS + N_ROWS] = cmocka_unit_test(test_complete)};
+    static alloc_target targets[N_REF + N_STEPS + N_ROWS];
+    struct CMUnitTest tests[N_REF + N_STEPS + N_ROWS + 1] = {[N_REF + N_STEPS + N_ROWS] =
+                                                                 cmocka_unit_test(test_complete)};
     alloc_make_tests(&ref_steps, tests, targets);
-    alloc_make_tests(&dnnl_steps, tests + N_STEPS, targets + N_STEPS);
-    alloc_make_tests(&table, tests + 2 * N_STEPS, targets + 2 * N_STEPS);
+    alloc_make_tests(&dnnl_steps, tests + N_REF, targets + N_REF);
+    alloc_make_tests(&table, tests + N_REF + N_STEPS, targets + N_REF + N_STEPS);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,9 +44,11 @@ static eg_module *build(eg_context *ctx, const setting *s, int64_t side)
 /* Trains an epoch after predicting; the weights go to `path` (may be NULL). */
 static void search_once(const setting *s, bool predict, const char *path, double tolerance)
 {
-    enum { SIDE = 12, BATCHES = 4 };
+    enum { SIDE = 12 };
+    bool samples = strcmp(s->strategy, "spos") == 0;
+    size_t batches = samples ? 64 : 4;
     eg_context *ctx = eg_context_new(.seed = 2, .threads = 2);
-    eg_dataset *data = colored(ctx, 2 * BATCHES * s->batch, SIDE);
+    eg_dataset *data = colored(ctx, 2 * batches * s->batch, SIDE);
     eg_module *net = build(ctx, s, SIDE);
     eg_search *search = eg_search_new(ctx, net, data, .strategy = s->strategy, .epochs = 1, .batch_size = s->batch,
                                       .memory = s->memory, .strategy_options = {.evaluations = 1});
@@ -75,8 +77,8 @@ static void search_once(const setting *s, bool predict, const char *path, double
     eg_context_free(ctx);
 }
 
-/* The choice evaluates whole candidates without gradients, which takes less than a step. Of sampled paths, not all
- * weights have been trained, and have a state of the optimizer, after as few steps. */
+/* The choice evaluates whole candidates without gradients, which takes less than a step. Of a strategy that samples,
+ * the pool has to serve many paths before it has grown to what is predicted. */
 static void test_prediction(void **state)
 {
     (void)state;

@@ -203,7 +203,9 @@ static pack *pack_new(eg__dnnl_state *state, const pack_key *key, size_t bytes)
     pack *k = eg__calloc(1, sizeof *k);
     if (!k)
         return NULL;
+    bool before = eg__pool_lasting(state->ctx, true);
     *k = (pack){.key = *key, .bytes = bytes, .data = eg__pool_take(state->ctx, bytes)};
+    eg__pool_lasting(state->ctx, before);
     if (k->data && eg__lru_add(&state->packs, &k->node) == EG_OK) {
         state->pack_bytes += bytes;
         return k;
