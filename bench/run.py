@@ -4,7 +4,8 @@ usage: python3 bench/run.py BUILD_DIR [--alone] [--rounds N] [--steps N] [CASE..
 
 Prints one JSON line a case and peer, and for people a table at the end. engraft and the peers take turns for some
 rounds, each time in a process of its own; seconds are medians of all steps after warming up, spread is (90th
-percentile - 10th) / median. ratio = peer_s / engraft_s. roofline is the share of engraft_s that the step takes at the
+percentile - 10th) / median. ratio = peer_s / engraft_s; in single-path training, whose steps differ, the ratio of the
+seconds of all steps together, and ratio_spread that of the single steps' ratios. roofline is the share of engraft_s that the step takes at the
 least, by counted operations and bytes and this machine's rates (see bench/bench.c). load is the system's load average
 when the case began, what ran before it included; others is how many processors other programs kept busy meanwhile: with
 more than a few hundredths the line is not to be quoted. What fails has a line with "error", and the rest goes on; the
@@ -40,6 +41,7 @@ class Case:
 
     def __init__(self, family, arguments, peers, threads=2, steps=5, rounds=3, usual=True):
         self.family, self.arguments, self.peers = family, arguments.split(), peers
+        self.paired = family == "spos"  # steps do different work, in the same order on both sides
         self.threads, self.steps, self.rounds, self.usual = threads, steps, rounds, usual
 
 
@@ -57,8 +59,8 @@ CASES = {
     "darts_step_1t": Case("darts", PAPER, [Peer("nchw", "layout=nchw steps=3", 7), Peer("nhwc", "layout=nhwc", 2.5)],
                           threads=1, rounds=1, usual=False),
     "darts_tiny": Case("darts", "batch=16 layers=3 channels=4 size=16", layouts(8, 8), steps=10),
-    "spos_darts": Case("spos", "space=darts", layouts(4, 2), steps=10, rounds=2),
-    "spos_mobile": Case("spos", "space=mobile", layouts(4, 2), steps=10, rounds=2),
+    "spos_darts": Case("spos", "space=darts warmup=10", layouts(4, 2), steps=10, rounds=1),
+    "spos_mobile": Case("spos", "space=mobile warmup=10", layouts(4, 2), steps=10, rounds=1),
     "resnet20_train": Case("train", "net=resnet20", layouts(1.7, 1.3), steps=10),
     "mobilenet_train": Case("train", "net=mobilenet", layouts(3.5, 2.2), steps=20),
     "mlp": Case("train", "net=mlp", [Peer("", "", 3)], steps=300),
@@ -201,6 +203,13 @@ def roofline(ours, seconds):
     return round(min(1, max(ours["macs"] / ours["macs_rate"], ours["bytes"] / ours["bytes_rate"]) / seconds), 3)
 
 
+def ratio(theirs, ours, paired):
+    if not paired:
+        return {"ratio": round(statistics.median(theirs["seconds"]) / statistics.median(ours["seconds"]), 2)}
+    return {"ratio": round(sum(theirs["seconds"]) / sum(ours["seconds"]), 2),
+            "ratio_spread": spread([t / o for t, o in zip(theirs["seconds"], ours["seconds"])])}
+
+
 def own_columns(ours):
     engraft_s = statistics.median(ours["seconds"])
     row = {"params": ours["params"], "engraft_s": rounded(engraft_s), "engraft_spread": spread(ours["seconds"]),
@@ -209,13 +218,13 @@ def own_columns(ours):
     return row
 
 
-def peer_columns(peer, theirs, ours):
+def peer_columns(peer, theirs, ours, paired):
     if isinstance(theirs, FAILURES):
         return {"peer": peer.name, "error": str(theirs)}
-    engraft_s, peer_s = statistics.median(ours["seconds"]), statistics.median(theirs["seconds"])
+    peer_s = statistics.median(theirs["seconds"])
     return {"peer": "-".join(filter(None, [theirs["peer"], peer.name])), "peer_s": rounded(peer_s),
             "peer_spread": spread(theirs["seconds"]), "peer_steps": len(theirs["seconds"]),
-            "peer_peak_mb": theirs["peak_mb"], "peer_blas": theirs.get("blas"), "ratio": round(peer_s / engraft_s, 2),
+            "peer_peak_mb": theirs["peak_mb"], "peer_blas": theirs.get("blas"), **ratio(theirs, ours, paired),
             "least": peer.least and round(peer.least, 2)}
 
 
@@ -227,7 +236,7 @@ def run_case(name, options):
     head = {"case": name, "threads": case.threads}
     try:
         ours, theirs = Runner(options.build, case, options).run(peers)
-        columns = [peer_columns(peer, result, ours) for peer, result in zip(peers, theirs)]
+        columns = [peer_columns(peer, result, ours, case.paired) for peer, result in zip(peers, theirs)]
         rows = [{**head, **own_columns(ours), **further} for further in columns or [{}]]
     except FAILURES as error:
         rows = [{**head, "error": str(error)}]

@@ -200,6 +200,35 @@ static void convolutions_agree(void **state)
     }
 }
 
+/* Filters of 1x1 between many channels, on small images: numbers of channels that fill panels and tiles and that do
+ * not, one and many groups of pixels; the same bits on any number of threads. */
+static void filters_of_many_channels_agree(void **state)
+{
+    static const int64_t shapes[][5] = {{1, 64, 1, 1, 1},    {2, 64, 65, 2, 2},   {5, 72, 36, 1, 3}, {70, 80, 24, 4, 4},
+                                        {64, 104, 13, 2, 5}, {33, 128, 40, 4, 3}, {257, 88, 7, 1, 1}};
+    fixture *f = *state;
+    eg__window win = {{1, 1}, {1, 1}, {0, 0}, {1, 1}, 1, false};
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
+        const int64_t *s = shapes[i];
+        eg_shape filters = EG_SHAPE(s[2], s[1], 1, 1);
+        eg_tensor *dw[3];
+        eg_context *contexts[3] = {f->ctx, eg_context_new(.threads = 1), eg_context_new(.threads = 3)};
+        for (int t = 0; t < 3; t++) {
+            fixture g = {contexts[t], f->rng};
+            eg_tensor *x = random_in(&g, EG_SHAPE(s[0], s[1], s[3], s[4]), NATURAL);
+            eg_tensor *dy = random_in(&g, EG_SHAPE(s[0], s[2], s[3], s[4]), NATURAL);
+            if (t == 0)
+                BOTH(&g, "conv2d_backward_weight", filters, SLICE, 1e-4,
+                     k->conv2d_backward_weight(&win, x, dy, y, NULL));
+            dw[t] = output(&g, filters, ROW_MAJOR);
+            OK(fast->conv2d_backward_weight(&win, x, dy, dw[t], NULL));
+            assert_memory_equal(eg__f32(dw[t]), eg__f32(dw[0]), (size_t)(s[1] * s[2]) * sizeof(float));
+        }
+        eg_context_free(contexts[1]);
+        eg_context_free(contexts[2]);
+    }
+}
+
 static void a_second_call_makes_no_primitive(void **state)
 {
     fixture *f = *state;
@@ -772,6 +801,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_fixture, close_fixture)
     const struct CMUnitTest tests[] = {
         TEST(convolutions_agree),
+        TEST(filters_of_many_channels_agree),
         TEST(a_second_call_makes_no_primitive),
         TEST(changed_weights_are_seen),
         TEST(convolution_without_elements),

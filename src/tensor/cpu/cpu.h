@@ -87,6 +87,10 @@ eg_status eg__cpu_depthwise_backward_weight(const eg__window *win, const eg_tens
 /** The gradient of dense convolutions' filters; channels-last tensors, row-major weights; nothing is empty. */
 eg_status eg__cpu_conv_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw);
 
+/** The same for filters of 1x1 without stride and padding, where eg__pointwise_weight_fits(). */
+eg_status eg__cpu_pointwise_backward_weight(const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw);
+bool eg__pointwise_weight_fits(const eg_tensor *x);
+
 /* The kernels of the table (see kernels.h). */
 eg_status eg__cpu_unary(eg__unary, double, double, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_unary_backward(eg__unary, double, double, const eg_tensor *, const eg_tensor *, eg_tensor *, bool);

@@ -194,8 +194,8 @@ static bool is_depthwise(const eg__window *win, const eg_tensor *x, const eg_ten
     return win->groups > 1 && win->groups == x->shape.dims[1] && win->groups == y->shape.dims[1];
 }
 
-/* On AVX2 without AVX-512 our own sums of filters' gradients are up to twice as fast as oneDNN 2.6's, but for 1x1
- * filters. */
+/* On AVX2 without AVX-512 our own sums of filters' gradients are up to twice as fast as oneDNN 2.6's, but for most
+ * filters of 1x1. */
 static bool prefers_own(void)
 {
     return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx2;
@@ -206,6 +206,14 @@ static bool prefers_own(void)
 static bool fits_own(const eg_tensor *dy)
 {
     return dy->shape.dims[3] >= 12 || dy->shape.dims[3] < 3;
+}
+
+static bool is_pointwise(const eg__window *win)
+{
+    for (int i = 0; i < 2; i++)
+        if (win->kernel[i] != 1 || win->stride[i] != 1 || win->padding[i] != 0)
+            return false;
+    return win->groups == 1;
 }
 
 static bool is_dilated(const eg__window *win)
@@ -411,6 +419,10 @@ static eg_status backward_weight(const eg__window *win, const eg_tensor *x, cons
     if (own && win->groups == 1 && win->kernel[0] * win->kernel[1] > 1 &&
         eg_shape_numel(dw->shape) <= OWN_FILTERS_MAX) {
         EG_TRY(eg__cpu_conv_backward_weight(win, x, dy, dw));
+        return db ? bias_gradient(dy, db) : EG_OK;
+    }
+    if (own && is_pointwise(win) && eg__pointwise_weight_fits(x) && eg_shape_numel(dw->shape) <= OWN_FILTERS_MAX) {
+        EG_TRY(eg__cpu_pointwise_backward_weight(x, dy, dw));
         return db ? bias_gradient(dy, db) : EG_OK;
     }
     eg__dnnl_primitive *p;

@@ -1,0 +1,135 @@
+/*
+ * tensor/cpu/pointwise_weight.c - gradients of the filters of 1x1 convolutions, channels-last.
+ *
+ * For AVX2, where oneDNN 2.6 is slow when there are many channels and few pixels a sample. The gradient is the product
+ * of two tall matrices with a row a pixel, dy transposed times x. Pixels are summed in groups whose number depends on
+ * the shapes alone, and the groups' sums are added in order, in double.
+ */
+#include "tensor/cpu/tile.h"
+
+/* A tile has four rows of three vectors, or six of two: twelve sums either way, as in tile.h. */
+enum { VECTORS = 3, ROWS = 6 };
+enum { MAX_GROUPS = 16, GROUP_PIXELS = 128, MIN_BLOCK = 32, MAX_BLOCK = 128 };
+
+#define GROUP_NUMBERS (4 << 20) /* of all groups together, at most, unless two need more */
+#define BLOCK_NUMBERS 8192      /* of x and dy that stay in the cache while all tiles pass by */
+
+/* How many of the vectors that are left make up the next panel of columns: three, if no single one is left behind. */
+static int panel_vectors(int64_t left)
+{
+    return left == 4 ? 2 : (int)EG_MIN(VECTORS, left);
+}
+
+typedef struct pointwise {
+    const float *x, *dy;
+    float *sums, *dw; /* sums: [groups][out][in] */
+    int64_t in, out, pixels, groups, block;
+} pointwise;
+
+/* Adds the pixels of a block to the gradients of some output channels by the columns of a panel, or if it is the
+ * group's first block, sets them. */
+EG__INLINE void pointwise_tile(int rows, int vectors, const pointwise *f, int64_t pixels, const float *dy,
+                               const float *panel, float *sums, bool first)
+{
+    eg__v8 sum[ROWS][VECTORS];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++)
+            sum[r][v] = first ? (eg__v8){0} : *(const eg__v8 *)(sums + r * f->in + 8 * v);
+    for (int64_t i = 0; i < pixels; i++, dy += f->out, panel += 8 * vectors) {
+        eg__v8 b[VECTORS];
+        for (int v = 0; v < vectors; v++)
+            b[v] = *(const eg__v8 *)(panel + 8 * v);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < vectors; v++)
+                sum[r][v] += dy[r] * b[v];
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++)
+            *(eg__v8 *)(sums + r * f->in + 8 * v) = sum[r][v];
+}
+
+EG__INLINE void pointwise_panel(int rows, int vectors, const pointwise *f, int64_t pixels, const float *x,
+                                const float *dy, float *sums, bool first)
+{
+    float panel[MAX_BLOCK * 8 * VECTORS];
+    for (int64_t i = 0; i < pixels; i++)
+        for (int v = 0; v < vectors; v++)
+            *(eg__v8 *)(panel + (i * vectors + v) * 8) = *(const eg__v8 *)(x + i * f->in + 8 * v);
+    int64_t oc = 0;
+    for (; oc + rows <= f->out; oc += rows)
+        pointwise_tile(rows, vectors, f, pixels, dy + oc, panel, sums + oc * f->in, first);
+    for (; oc < f->out; oc++)
+        pointwise_tile(1, vectors, f, pixels, dy + oc, panel, sums + oc * f->in, first);
+}
+
+EG__CLONES static void pointwise_block(const pointwise *f, int64_t begin, int64_t pixels, float *sums, bool first)
+{
+    const float *x = f->x + begin * f->in, *dy = f->dy + begin * f->out;
+    for (int64_t ic = 0; ic < f->in;) {
+        int vectors = panel_vectors((f->in - ic) / 8);
+        switch (vectors) {
+        case 3:
+            pointwise_panel(4, 3, f, pixels, x + ic, dy, sums + ic, first);
+            break;
+        case 2:
+            pointwise_panel(ROWS, 2, f, pixels, x + ic, dy, sums + ic, first);
+            break;
+        default:
+            pointwise_panel(ROWS, 1, f, pixels, x + ic, dy, sums + ic, first);
+            break;
+        }
+        ic += 8 * vectors;
+    }
+}
+
+static void pointwise_groups(void *arg, int64_t first, int64_t last)
+{
+    const pointwise *f = arg;
+    for (int64_t g = first; g < last; g++) {
+        float *sums = f->sums + g * f->in * f->out;
+        int64_t begin = g * f->pixels / f->groups, end = (g + 1) * f->pixels / f->groups;
+        for (int64_t at = begin; at < end; at += f->block)
+            pointwise_block(f, at, EG_MIN(f->block, end - at), sums, at == begin);
+    }
+}
+
+EG__CLONES static void pointwise_join(const pointwise *f, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i++) {
+        double sum = 0;
+        for (int64_t g = 0; g < f->groups; g++)
+            sum += (double)f->sums[g * f->in * f->out + i];
+        f->dw[i] = (float)sum;
+    }
+}
+
+static void join_range(void *arg, int64_t begin, int64_t end)
+{
+    pointwise_join(arg, begin, end);
+}
+
+/* Elsewhere oneDNN is as fast, or faster. */
+bool eg__pointwise_weight_fits(const eg_tensor *x)
+{
+    return x->shape.dims[1] % 8 == 0 && x->shape.dims[1] >= 64 && x->shape.dims[2] * x->shape.dims[3] <= 16;
+}
+
+eg_status eg__cpu_pointwise_backward_weight(const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw)
+{
+    pointwise f = {.x = eg__f32(x), .dy = eg__f32(dy), .dw = eg__f32(dw)};
+    f.in = x->shape.dims[1];
+    f.out = dy->shape.dims[1];
+    f.pixels = eg_shape_numel(x->shape) / f.in;
+    f.block = EG_MAX(MIN_BLOCK, EG_MIN(MAX_BLOCK, BLOCK_NUMBERS / (f.in + f.out)));
+    int64_t numbers = f.in * f.out, groups = EG_MIN(MAX_GROUPS, GROUP_NUMBERS / numbers);
+    f.groups = EG_MIN(f.pixels, EG_MAX(2, EG_MIN(groups, f.pixels / GROUP_PIXELS)));
+    size_t bytes = (size_t)(f.groups * numbers) * sizeof(float);
+    f.sums = eg__pool_take(x->ctx, bytes);
+    if (!f.sums)
+        return EG_ENOMEM;
+    eg__for_each(x->ctx, f.groups, f.pixels * EG_MAX(f.in, numbers / 8), pointwise_groups, &f);
+    eg__for(x->ctx, numbers, numbers * f.groups, join_range, &f);
+    eg__pool_give(x->ctx, f.sums, bytes);
+    return EG_OK;
+}
