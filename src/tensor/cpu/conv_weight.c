@@ -14,6 +14,7 @@
 #define MAX_GROUPS 16
 #define GROUP_NUMBERS (4 << 20) /* of all groups together, at most, unless two need more */
 #define BLOCK_NUMBERS 4096      /* of dy that stay in the cache while all taps pass by */
+#define JOINED 64               /* output channels whose groups are added at once */
 
 typedef struct conv_weight {
     eg__plane plane;              /* its channels are those of x */
@@ -60,6 +61,7 @@ EG__INLINE void conv_weight_tile(int rows, int vectors, const conv_weight *w, in
         int64_t x_at = x_row + columns.begin * p->win->stride[1] + columns.first;
         eg__tile_args t = {.a = w->x + x_at * p->channels + ic,
                            .b = dy + ((row - begin) * p->out[1] + columns.begin) * w->padded,
+                           .a_row = 1,
                            .a_step = p->win->stride[1] * p->channels,
                            .b_step = w->padded,
                            .depth = columns.end - columns.begin};
@@ -101,20 +103,23 @@ static void conv_weight_groups(void *arg, int64_t first, int64_t last)
     }
 }
 
-/* dw of the output channels begin .. end - 1. */
-static void join_groups(void *arg, int64_t begin, int64_t end)
+/* dw of the taps' input channels begin .. end - 1, counted through all taps. */
+EG__CLONES static void join_groups(void *arg, int64_t begin, int64_t end)
 {
     const conv_weight *w = arg;
     int64_t channels = w->plane.channels, size = w->taps * channels * w->padded;
-    for (int64_t oc = begin; oc < end; oc++)
-        for (int64_t ic = 0; ic < channels; ic++)
-            for (int64_t tap = 0; tap < w->taps; tap++) {
-                const float *sums = w->sums + (tap * channels + ic) * w->padded + oc;
-                double sum = 0;
-                for (int64_t g = 0; g < w->groups; g++)
-                    sum += (double)sums[g * size];
-                w->dw[(oc * channels + ic) * w->taps + tap] = (float)sum;
-            }
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t first = 0; first < w->out_channels; first += JOINED) {
+            int64_t n = EG_MIN(JOINED, w->out_channels - first);
+            const float *sums = w->sums + i * w->padded + first;
+            double sum[JOINED] = {0};
+            for (int64_t g = 0; g < w->groups; g++)
+                for (int64_t oc = 0; oc < n; oc++)
+                    sum[oc] += (double)sums[g * size + oc];
+            float *to = w->dw + (first * channels + i % channels) * w->taps + i / channels;
+            for (int64_t oc = 0; oc < n; oc++)
+                to[oc * channels * w->taps] = (float)sum[oc];
+        }
 }
 
 static void plan(conv_weight *w, const eg_tensor *dy)
@@ -143,7 +148,7 @@ eg_status eg__cpu_conv_backward_weight(const eg__window *win, const eg_tensor *x
         w.spare = spare > 0 ? w.sums + sums : NULL;
         int64_t work = eg_shape_numel(dy->shape) * EG_MAX(1, w.taps * w.plane.channels / 8);
         eg__for_each(x->ctx, w.groups, work, conv_weight_groups, &w);
-        eg__for_each(x->ctx, w.out_channels, sums, join_groups, &w);
+        eg__for_each(x->ctx, w.taps * w.plane.channels, sums, join_groups, &w);
         eg__pool_give(x->ctx, w.sums, bytes);
     }
     eg__plane_free(&w.plane);

@@ -91,6 +91,14 @@ eg_status eg__cpu_conv_backward_weight(const eg__window *win, const eg_tensor *x
 eg_status eg__cpu_pointwise_backward_weight(const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw);
 bool eg__pointwise_weight_fits(const eg_tensor *x);
 
+/** Dense convolutions of channels-last tensors with filters packed from row-major ones; nothing is empty. `turned`: for
+ *  the gradient of the input with stride 1, which is the convolution of dy with the filters turned around. */
+int64_t eg__cpu_conv_rows_packed(const eg_tensor *w, bool turned);
+void eg__cpu_conv_rows_pack(const eg_tensor *w, bool turned, float *packed);
+/** `packed` has as many numbers as eg__cpu_conv_rows_packed() said; bias may be NULL; `add`: to what is in y. */
+eg_status eg__cpu_conv_rows(const eg__window *win, const eg_tensor *x, const float *packed, const eg_tensor *bias,
+                            eg_tensor *y, bool add);
+
 /* The kernels of the table (see kernels.h). */
 eg_status eg__cpu_unary(eg__unary, double, double, const eg_tensor *, eg_tensor *);
 eg_status eg__cpu_unary_backward(eg__unary, double, double, const eg_tensor *, const eg_tensor *, eg_tensor *, bool);

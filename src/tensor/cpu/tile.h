@@ -17,11 +17,11 @@ typedef float eg__v8 __attribute__((vector_size(32), aligned(4), may_alias));
 
 #define EG__INLINE static inline __attribute__((always_inline))
 
-/** What a tile is computed from: element (r, k) of the left side is a[r + k * a_step], row k of the right side is
- *  b + k * b_step. */
+/** What a tile is computed from: element (r, k) of the left side is a[r * a_row + k * a_step], row k of the right side
+ *  is b + k * b_step. One of a's distances should be a constant 1. */
 typedef struct eg__tile_args {
     const float *a, *b;
-    int64_t a_step, b_step, depth;
+    int64_t a_row, a_step, b_step, depth;
 } eg__tile_args;
 
 /** sum[r][v] += the product, for constant numbers of rows and of vectors of eight columns. */
@@ -32,7 +32,7 @@ EG__INLINE void eg__tile_multiply(int rows, int vectors, const eg__tile_args *t,
         eg__v8 b0 = *(const eg__v8 *)b, b1 = vectors > 1 ? *(const eg__v8 *)(b + 8) : b0;
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
-            float x = a[r];
+            float x = a[r * t->a_row];
             sum[r][0] += x * b0;
             if (vectors > 1)
                 sum[r][1] += x * b1;

@@ -12,11 +12,16 @@
 #define MAX_PACKS 4096
 #define MAX_PACK_BYTES ((size_t)256 << 20)
 
+/* Layouts that are not oneDNN's. */
+#define ROWS_LAYOUT UINT64_MAX
+#define TURNED_ROWS_LAYOUT (UINT64_MAX - 1)
+
 /* A weight (by its storage and where in it) in one layout. */
 typedef struct pack_key {
     uint64_t storage;
     int64_t offset;
     uint64_t layout;
+    int64_t dims[4]; /* of the weight where the layout is not oneDNN's, which has them itself; else 0 */
 } pack_key;
 
 typedef struct pack {
@@ -196,7 +201,7 @@ eg_status eg__dnnl_reorder(eg_context *ctx, eg__dnnl_primitive *p, void *from, v
     return eg__dnnl_check(dnnl_primitive_execute(p->reorder, state->stream, 2, args), "a reorder");
 }
 
-static pack *pack_new(eg__dnnl_state *state, const pack_key *key, size_t bytes)
+static pack *pack_new(eg__dnnl_state *state, const pack_key *key, uint64_t version, size_t bytes)
 {
     while (state->packs.n > 0 && state->pack_bytes + bytes > MAX_PACK_BYTES)
         eg__lru_drop(&state->packs);
@@ -204,7 +209,7 @@ static pack *pack_new(eg__dnnl_state *state, const pack_key *key, size_t bytes)
     if (!k)
         return NULL;
     bool before = eg__pool_lasting(state->ctx, true);
-    *k = (pack){.key = *key, .bytes = bytes, .data = eg__pool_take(state->ctx, bytes)};
+    *k = (pack){.key = *key, .version = version - 1, .bytes = bytes, .data = eg__pool_take(state->ctx, bytes)};
     eg__pool_lasting(state->ctx, before);
     if (k->data && eg__lru_add(&state->packs, &k->node) == EG_OK) {
         state->pack_bytes += bytes;
@@ -223,20 +228,26 @@ void eg__dnnl_forget_packs(eg_context *ctx)
         eg__lru_drop(&state->packs);
 }
 
+/* The kept copy, NULL without memory. One of another version is no longer valid, or not yet. */
+static pack *pack_of(eg__dnnl_state *state, const pack_key *key, uint64_t version, size_t bytes)
+{
+    pack *k = (pack *)eg__lru_find(&state->packs, key);
+    if (!k)
+        k = pack_new(state, key, version, bytes);
+    if (k && k->version != version)
+        k->version = version - 1; /* should the packing fail */
+    return k;
+}
+
 static eg_status pack_kept(eg__dnnl_state *state, eg__dnnl_primitive *p, const eg_tensor *w, void **data)
 {
     pack_key key = {.storage = w->storage->id, .offset = w->offset, .layout = p->weight_layout};
-    pack *k = (pack *)eg__lru_find(&state->packs, &key);
-    bool fresh = k && k->version == w->storage->version;
-    if (!k)
-        k = pack_new(state, &key, p->weight_bytes);
+    pack *k = pack_of(state, &key, w->storage->version, p->weight_bytes);
     if (!k)
         return EG_ENOMEM;
-    if (!fresh) {
-        k->version = w->storage->version - 1; /* not valid should the reorder fail */
+    if (k->version != w->storage->version)
         EG_TRY(eg__dnnl_reorder(w->ctx, p, eg__f32(w), k->data));
-        k->version = w->storage->version;
-    }
+    k->version = w->storage->version;
     *data = k->data;
     return EG_OK;
 }
@@ -258,6 +269,47 @@ void eg__dnnl_unpack(eg__dnnl_primitive *p, const eg_tensor *w, bool keep, void 
 {
     if (p->reorder && !keep && data)
         eg__pool_give(w->ctx, data, p->weight_bytes);
+}
+
+static eg_status rows_kept(const eg_tensor *w, bool turned, size_t bytes, float **packed)
+{
+    eg__dnnl_state *state = state_of(w->ctx);
+    if (!state)
+        return EG_ENOMEM;
+    pack_key key = {
+        .storage = w->storage->id, .offset = w->offset, .layout = turned ? TURNED_ROWS_LAYOUT : ROWS_LAYOUT};
+    memcpy(key.dims, w->shape.dims, sizeof key.dims);
+    pack *k = pack_of(state, &key, w->storage->version, bytes);
+    if (!k)
+        return EG_ENOMEM;
+    if (k->version != w->storage->version)
+        eg__cpu_conv_rows_pack(w, turned, k->data);
+    k->version = w->storage->version;
+    *packed = k->data;
+    return EG_OK;
+}
+
+static size_t rows_bytes(const eg_tensor *w, bool turned)
+{
+    return (size_t)eg__cpu_conv_rows_packed(w, turned) * sizeof(float);
+}
+
+eg_status eg__dnnl_pack_rows(const eg_tensor *w, bool turned, bool keep, float **packed)
+{
+    size_t bytes = rows_bytes(w, turned);
+    if (keep)
+        return rows_kept(w, turned, bytes, packed);
+    *packed = eg__pool_take(w->ctx, bytes);
+    if (!*packed)
+        return EG_ENOMEM;
+    eg__cpu_conv_rows_pack(w, turned, *packed);
+    return EG_OK;
+}
+
+void eg__dnnl_unpack_rows(const eg_tensor *w, bool turned, bool keep, float *packed)
+{
+    if (!keep && packed)
+        eg__pool_give(w->ctx, packed, rows_bytes(w, turned));
 }
 
 /* ---- building ---- */

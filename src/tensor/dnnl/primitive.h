@@ -67,6 +67,9 @@ eg_status eg__dnnl_run(eg_context *ctx, eg__dnnl_primitive *p);
  * eg__dnnl_unpack(). */
 eg_status eg__dnnl_pack(eg__dnnl_primitive *p, const eg_tensor *w, bool keep, void **data);
 void eg__dnnl_unpack(eg__dnnl_primitive *p, const eg_tensor *w, bool keep, void *data);
+/** The same for what eg__cpu_conv_rows() wants. */
+eg_status eg__dnnl_pack_rows(const eg_tensor *w, bool turned, bool keep, float **packed);
+void eg__dnnl_unpack_rows(const eg_tensor *w, bool turned, bool keep, float *packed);
 /** Runs the reorder from one buffer to another. */
 eg_status eg__dnnl_reorder(eg_context *ctx, eg__dnnl_primitive *p, void *from, void *to);
 
