@@ -7,6 +7,7 @@
  */
 #include "support.h"
 
+#include "tensor/cpu/cpu.h"
 #include "tensor/kernels.h"
 
 #include <math.h>
@@ -221,7 +222,7 @@ static void filters_of_many_channels_agree(void **state)
                 BOTH(&g, "conv2d_backward_weight", filters, SLICE, 1e-4,
                      k->conv2d_backward_weight(&win, x, dy, y, NULL));
             dw[t] = output(&g, filters, ROW_MAJOR);
-            OK(fast->conv2d_backward_weight(&win, x, dy, dw[t], NULL));
+            OK(eg__cpu_pointwise_backward_weight(x, dy, dw[t])); /* the table may leave it to oneDNN */
             assert_memory_equal(eg__f32(dw[t]), eg__f32(dw[0]), (size_t)(s[1] * s[2]) * sizeof(float));
         }
         eg_context_free(contexts[1]);
