@@ -53,10 +53,12 @@ EG_API const char *eg_version(void);
     X(ENOMEM, "out of memory")                                                                                         \
     X(EUNSUPPORTED, "not supported")                                                                                   \
     X(ECANCELED, "canceled")                                                                                           \
+    X(EDONE, "done")                                                                                                   \
     X(EINTERNAL, "internal error")
 
 #define EG_STATUS_ENUM(name, text) EG_##name,
-/** What a function that can fail returns: EG_OK (0) or why it failed. */
+/** What a function that can fail returns: EG_OK (0) or why it failed. EG_EDONE is no failure of anything: all that was
+ *  asked for is done, and the program is to end (see eg_get_and_apply_next_architecture()). */
 typedef enum eg_status { EG_STATUS_LIST(EG_STATUS_ENUM) EG_STATUS_COUNT } eg_status;
 #undef EG_STATUS_ENUM
 
@@ -173,8 +175,8 @@ EG_API eg_context_stats eg_context_get_stats(const eg_context *ctx);
 /** Sets bytes_peak to bytes_in_use. */
 EG_API void eg_context_reset_peak(eg_context *ctx);
 
-/** For the end of main(): 0 when nothing failed in this thread; otherwise prints the first failure to standard error
- *  and returns 1. `ctx` is freed; NULL is allowed. */
+/** For the end of main(): 0 when nothing failed in this thread, or what came first is EG_EDONE; otherwise prints the
+ *  first failure to standard error and returns 1. `ctx` is freed; NULL is allowed. */
 EG_API int eg_exit_status(eg_context *ctx);
 
 /** Frees memory that the library handed over (strings). NULL is allowed. */

@@ -104,6 +104,19 @@ EG_API size_t eg_layer_choice_size(const eg_module *choice);
 EG_API const char *eg_layer_choice_name(const eg_module *choice, size_t i);
 /** Module of candidate i. Lent. NULL without failure when it was removed; NULL and EINVAL as eg_layer_choice_name(). */
 EG_API eg_module *eg_layer_choice_at(const eg_module *choice, size_t i);
+/** Index of the candidate of that name. ENOENT (with the closest names); EINVAL for what is no layer choice. */
+EG_API eg_status eg_layer_choice_index(const eg_module *choice, const char *name, size_t *index);
+/** Candidates begin .. end - 1 into out[end - begin], lent (NULL for those that were emptied). EINVAL for a range that
+ * is none of the choice's: there are no negative indices, and ends are not cut. */
+EG_API eg_status eg_layer_choice_slice(const eg_module *choice, size_t begin, size_t end, eg_module **out);
+/** Puts another module (taken over, also on failure) in the place of candidate i, which keeps its name and decisions;
+ *  also while a mutator is attached, to which mutables inside of it are unknown. As eg_module_set_child(); EINVAL for
+ * an i out of range. To empty a candidate: eg_module_empty_child(). There is no adding. */
+EG_API eg_status eg_layer_choice_set(eg_module *choice, size_t i, eg_module *candidate);
+/** Removes candidates begin .. end - 1; the others keep their names ("0", "2"). EINVAL, and nothing is changed, for a
+ *  range that is none of the choice's or all of it, and while a mutator or the field `fixed` decides: what they hold
+ *  counts candidates, and would mean others. */
+EG_API eg_status eg_layer_choice_remove(eg_module *choice, size_t begin, size_t end);
 /** Number of candidates; 0 for what is no input choice. */
 EG_API size_t eg_input_choice_size(const eg_module *choice);
 /** Key that candidate i comes from, or EG_NO_KEY. Lent. NULL and EINVAL for what is no input choice, and for an i out
@@ -111,6 +124,10 @@ EG_API size_t eg_input_choice_size(const eg_module *choice);
 EG_API const char *eg_input_choice_source(const eg_module *choice, size_t i);
 /** Recommended number of inputs; -1 = any. -1 and EINVAL for what is no input choice. */
 EG_API int64_t eg_input_choice_n_chosen(const eg_module *choice);
+/** Runs an input choice on n inputs that are given by name, in any order: names[i] says where in[i] comes from,
+ * EG_NO_KEY included; inputs of one name are taken in their order. NULL as eg_module_call(); EINVAL, naming it, for a
+ * source of the choice that is missing and for an input that is none of its sources. */
+EG_API eg_tensor *eg_input_choice_call(eg_module *choice, const char *const *names, eg_tensor *const *in, size_t n);
 
 /* ---------------------------------------------------------------------------------------------- architectures */
 
@@ -185,10 +202,19 @@ typedef struct eg_mutable_node {
 typedef enum eg_traverse_order { EG_PRE_ORDER, EG_POST_ORDER } eg_traverse_order;
 /** Called for each mutable. */
 typedef eg_status (*eg_visit_mutable_fn)(void *payload, eg_module *m);
-/** Visits the mutables of a tree; with `deduplicate` only the first of each key. Ends with the first failure of
- * `visit`, which it returns. EINVAL for NULL (not `payload`) and for another order. */
+/** Keys that were seen, for several traversals to share. */
+typedef struct eg_key_memo eg_key_memo;
+/** An empty one, for eg_key_memo_free(). NULL: ENOMEM. */
+EG_API eg_key_memo *eg_key_memo_new(void);
+/** NULL is allowed. */
+EG_API void eg_key_memo_free(eg_key_memo *memo);
+/** Whether a key was seen. False for NULL. */
+EG_API bool eg_key_memo_has(const eg_key_memo *memo, const char *key);
+/** Visits the mutables of a tree; with `deduplicate` only those whose key is not in the memo yet. Each key seen goes
+ * into the memo, also without `deduplicate`; NULL = one of its own, so the first of each key is visited. Ends with the
+ * first failure of `visit`, which it returns. EINVAL for NULL (not `memo`, `payload`) and for another order. */
 EG_API eg_status eg_mutable_node_traverse(const eg_mutable_node *node, eg_traverse_order order, bool deduplicate,
-                                          eg_visit_mutable_fn visit, void *payload);
+                                          eg_key_memo *memo, eg_visit_mutable_fn visit, void *payload);
 
 /** The head of every mutator struct. */
 struct eg_mutator {
@@ -265,6 +291,32 @@ EG_API eg_status eg_mutator_load_state(eg_mutator *mutator, const char *prefix, 
 /** The same as eg_mutable_mutator(), asked of the root. */
 EG_API eg_mutator *eg_module_mutator(eg_module *model);
 
+/** The graph of a supernet: each operation of a run with every candidate of every choice, and where the mutables are.
+ */
+typedef struct eg_graph eg_graph;
+/** Runs the mutator's model on inputs of these shapes, in evaluation mode and on shapes alone, with all candidates that
+ *  are there; decisions are left as they were, and the class's own on_forward functions are not asked. For
+ *  eg_graph_free(). NULL: what eg_trace_new() fails with (candidates whose outputs cannot be joined, say), EINVAL for a
+ *  name that is no UTF-8. */
+EG_API eg_graph *eg_mutator_graph(eg_mutator *mutator, const eg_shape *inputs, size_t n_inputs);
+/** NULL is allowed. */
+EG_API void eg_graph_free(eg_graph *graph);
+/** Number of nodes: inputs ("input/input"), and operations, each named by its module and itself,
+ *  "Net/Cell[cells]/Conv2d[0]/conv2d", with "_1", "_2", .. after what comes more than once. */
+EG_API size_t eg_graph_size(const eg_graph *graph);
+/** {"node": [{"name", "op", "input": [names], "attr"}, ..], "versions": {"producer"}, "mutable": {key: [path, ..]}},
+ * for eg_free(). The first two are TensorBoard's GraphDef in the JSON form of protocol buffers. A path, one for each
+ * module of the key, is [{"type": class, "name": name}, ..] from the model, whose name is "". Parameters are no nodes.
+ */
+EG_API char *eg_graph_text(const eg_graph *graph);
+/** Writes that to a file. EIO. */
+EG_API eg_status eg_graph_save(const eg_graph *graph, const char *path);
+/** Writes the GraphDef in the binary form of protocol buffers. EIO. */
+EG_API eg_status eg_graph_save_binary(const eg_graph *graph, const char *path);
+/** Writes DIRECTORY/events.out.tfevents.<time>.engraft.<process>, with the GraphDef in it, which `tensorboard --logdir
+ *  DIRECTORY` shows. The directory is made. EIO, ENOENT. */
+EG_API eg_status eg_graph_save_event(const eg_graph *graph, const char *directory);
+
 /** Uniform: one candidate of each layer choice; n_chosen inputs, or a fair coin for each when unset. Draws from
  *  eg_context_rng(). */
 typedef struct eg_random_mutator {
@@ -301,6 +353,9 @@ typedef struct eg_fixed_options {
     /** Where the caller holds the model: receives the chosen candidate (and its reference in place of the model's) when
      *  the model itself is a layer choice. NULL: such a choice stays, with that candidate only. */
     eg_module **root;
+    /** Dotted path of the part of the model to be changed, "cells.0"; NULL = all of it. Of a module in several places
+     *  the first path counts. The architecture is that of the whole model and is checked as such. */
+    const char *part;
 } eg_fixed_options;
 /** Turns a model with choices into one that needs no mutator: every layer choice with one candidate chosen with weight
  * 1 (and no return_mask) is replaced by it, its weights kept. What stays follows its own field `fixed` from now on:
@@ -312,12 +367,52 @@ typedef struct eg_fixed_options {
  *
  *  `options` may be NULL. All is checked before anything changes, so a failure leaves the model as it was. EINVAL: a
  *  mutator is attached to the model or a part of it; keys are missing or unexpected (the message lists the first, with
- * the closest names); a value has none of the forms above (it names key and value); model or architecture is NULL. */
+ * the closest names); a value has none of the forms above (it names key and value); model or architecture is NULL.
+ *  ENOENT: there is no such part. */
 EG_API eg_status eg_fixed_architecture(eg_module *model, const eg_arch *arch, const eg_fixed_options *options);
 /** The same, of a file, without options: also ENOENT, EIO, and EFORMAT for what is no JSON object. */
 EG_API eg_status eg_apply_fixed_architecture(eg_module *model, const char *path);
 /** The same without options. */
 EG_API eg_status eg_apply_arch(eg_module *model, const eg_arch *arch);
+
+/* ---------------------------------------------------------------------------------------------- classic mode */
+
+/** One architecture a process: an experiment outside of it chooses, the program trains and reports. Samples are the
+ *  decisions in force. Members are internal. */
+typedef struct eg_classic_mutator {
+    eg_mutator base;
+    void *trial;   /**< id of the parameters, JSON; NULL = none came */
+    char *results; /**< where they go; NULL = the log */
+    uint64_t reported;
+    bool finished;
+} eg_classic_mutator;
+EG_API extern const eg_mutator_class eg_classic_mutator_class;
+/** As eg_mutator_attach(), with the first candidates chosen: layer 0; the first n_chosen inputs, or all where it is
+ *  unset. */
+EG_API eg_mutator *eg_classic_mutator_new(eg_module *model);
+/** Makes parameters of a trial the current decisions, which a failure leaves as they were:
+ *  {"parameter_id": 7, "parameters": {"op": {"_value": "conv3x3", "_idx": 1}, "in": {"_value": ["a"], "_idx": [0]}}}.
+ *  `_value` repeats the names that `_idx` counts. EFORMAT for what is no JSON of this form; EINVAL, naming the key, for
+ *  keys that are missing or none of the model's, for an index out of range or of another name, for an input that comes
+ *  twice, for lists of different lengths or of another length than n_chosen. */
+EG_API eg_status eg_classic_mutator_set(eg_mutator *mutator, const char *parameters);
+/** What a program of classic mode calls after it has made its model; for eg_mutator_detach(). The environment (which no
+ *  other function here reads) says what for. A place is a path, or "fd:N", a descriptor that the process was given.
+ *
+ *  - EG_GEN_SEARCH_SPACE=PATH: the search space is wanted. It is written there, whole or not at all, and NULL is
+ *    returned with EG_EDONE, for which eg_exit_status() gives 0: the program ends here.
+ *  - EG_TRIAL_PARAMETERS=PLACE: a trial, whose parameters are read there as by eg_classic_mutator_set(). Results are
+ *    appended to EG_TRIAL_RESULTS=PLACE.
+ *  - neither: stand-alone, with the first candidates and a warning in the log.
+ *
+ *  NULL: as eg_mutator_attach() and eg_classic_mutator_set(); ENOENT, EIO. */
+EG_API eg_mutator *eg_get_and_apply_next_architecture(eg_module *model);
+/** Reports how well the trial does so far: appends the line {"parameter_id": 7, "type": "PERIODICAL", "sequence": 0,
+ *  "value": 0.91} to its results; stand-alone to the log. EINVAL for a number that is not finite, for another kind of
+ *  mutator, and after the final result; EIO. */
+EG_API eg_status eg_report_intermediate_result(eg_mutator *mutator, double value);
+/** The same once, at the end, with "FINAL". */
+EG_API eg_status eg_report_final_result(eg_mutator *mutator, double value);
 
 /* ---------------------------------------------------------------------------------------------- spaces */
 

@@ -304,6 +304,7 @@ typedef struct eg_trace_op {
     const uint64_t *inputs; /**< numbers of the tensors: 1, 2, .. for the model's inputs, then others; 0 = absent */
     size_t n_inputs;
     uint64_t output; /**< of the first output; others follow it */
+    size_t n_outputs;
     eg_shape output_shape;
 } eg_trace_op;
 /** Runs the model in evaluation mode on shape-only tensors. The model's mode and statistics are left as they were. NULL

@@ -126,6 +126,28 @@ typedef struct eg_progress {
 /** All it is given is lent for the call. */
 typedef void (*eg_progress_fn)(void *payload, const eg_progress *progress);
 
+/** How a trainer trains, for trainers of one's own; all around it (epochs, callbacks, validation, checkpoints, events,
+ *  export) stays. Functions left NULL are the built-in ones. */
+typedef struct eg_trainer_class {
+    size_t struct_size;
+    const char *name;
+    /** One step on a batch, in a scope where nothing is recorded: moves the weights and counts in
+     *  eg_trainer_epoch_meters(). Of what it does checkpoints and resumed trainings know as of the built-in one,
+     *  eg_trainer_step(). Also called by eg_trainer_memory(). */
+    eg_status (*train_step)(eg_trainer *self, const eg_batch *batch);
+    /** A whole epoch, in place of the loop over batches; the model is in training mode. It starts loaders and opens
+     *  scopes itself, and calls eg_trainer_batch_begin() and eg_trainer_batch_end() around each batch. Checkpoints are
+     *  written at its end only, and one that failed is begun anew. */
+    eg_status (*train_one_epoch)(eg_trainer *self, int64_t epoch);
+    /** A validation, in place of the pass over the validation set: counts in eg_trainer_epoch_meters(). It sets and
+     * puts back modes itself. Epoch -1 in eg_trainer_validate(). */
+    eg_status (*validate_one_epoch)(eg_trainer *self, int64_t epoch);
+    /** What it has learned beside the model, the optimizer and the mutator: tensors into / from `state` under names
+     * that begin with `prefix`. May be NULL. After a failure of `load` the state from before is loaded. */
+    eg_status (*save)(eg_trainer *self, const char *prefix, eg_state *state);
+    eg_status (*load)(eg_trainer *self, const char *prefix, const eg_state *state);
+} eg_trainer_class;
+
 /** What eg_trainer_new() takes by name. Texts and transforms are copied. */
 typedef struct eg_trainer_options {
     size_t struct_size;
@@ -138,7 +160,7 @@ typedef struct eg_trainer_options {
     int workers;             /**< of the loader */
     eg_loss_fn loss;         /**< NULL = cross entropy */
     eg_metrics_fn metrics;   /**< NULL = acc1 */
-    void *payload;           /**< of loss and metrics */
+    void *payload;           /**< of loss, metrics and class */
     double label_smoothing;  /**< of the default loss: 0 or more, below 1 */
     eg_optimizer *optimizer; /**< taken over; NULL = SGD, momentum 0.9, nesterov, warm-up over the first 5 % of all
                                 batches, then cosine to 0 */
@@ -159,6 +181,8 @@ typedef struct eg_trainer_options {
                                   epochs only */
     eg_memory memory;          /**< low: for a model with a mutator that decides by tensors of weights */
     size_t max_memory;         /**< bytes; 0 = no limit. As of searches */
+    const eg_trainer_class *cls; /**< static; NULL = the built-in trainer */
+    bool no_validation;          /**< validate by eg_trainer_validate() only, not after each epoch */
 } eg_trainer_options;
 /** eg_trainer_new(ctx, net, train_set, .validation = test_set, .epochs = 10). NULL on failure, with all freed that was
  *  to be taken over: EINVAL (an option out of range, or a checkpoint made with another one; both are named), EFORMAT
@@ -178,6 +202,27 @@ EG_API eg_status eg_trainer_train(eg_trainer *trainer);
 /** One pass over the validation set (EINVAL: none) in evaluation mode; averages in eg_trainer_meters(). Each module's
  *  mode is put back. */
 EG_API eg_status eg_trainer_validate(eg_trainer *trainer);
+/** The built-in step on a batch: forward, loss, backward, clipping, a step of the optimizer; counts metrics and loss in
+ *  the epoch's meters. EINVAL for an empty batch and for a loss that is not finite. */
+EG_API eg_status eg_trainer_step(eg_trainer *trainer, const eg_batch *batch);
+/** Around each batch of a train_one_epoch(): callbacks, log lines, progress and visualization. ECANCELED from the first
+ *  after eg_context_cancel(), which the epoch returns. */
+EG_API eg_status eg_trainer_batch_begin(eg_trainer *trainer, size_t batch);
+/** The same at its end. */
+EG_API eg_status eg_trainer_batch_end(eg_trainer *trainer, size_t batch);
+/** `payload` of the options. */
+EG_API void *eg_trainer_payload(const eg_trainer *trainer);
+/** The loader of the training set, or of the validation set (NULL: none). Lent. */
+EG_API eg_loader *eg_trainer_loader(const eg_trainer *trainer, bool validation);
+/** The meters of the epoch, or of its validation, to be counted in. Lent. */
+EG_API eg_meter_group *eg_trainer_epoch_meters(eg_trainer *trainer, bool validation);
+/** Writes the graph of the supernet (graph.json and an event file of TensorBoard's) into a directory, and from now on
+ *  the decisions of the model's mutator (eg_mutator_status() in one line) at the end of each batch to its file `log`.
+ *  `directory` is made; NULL = the run directory, or logs/<time>. EINVAL when the model has no mutator; EIO; as
+ *  eg_mutator_graph(). */
+EG_API eg_status eg_trainer_enable_visualization(eg_trainer *trainer, const char *directory);
+/** That directory; NULL when there is none. Lent. */
+EG_API const char *eg_trainer_log_directory(const eg_trainer *trainer);
 /** Averages of the last validation ("loss", "acc1", ..), or training epoch when there was none. Lent. */
 EG_API const eg_meter_group *eg_trainer_meters(const eg_trainer *trainer);
 /** Predicts the peak of a training step by doing some with neither memory nor arithmetic: hooks, losses and modules of
@@ -257,6 +302,8 @@ EG_API const eg_arch *eg_search_arch(const eg_search *search);
 /** Predicts the peak of the training steps of the strategy as eg_trainer_memory() does; of a strategy that samples,
  * over the first of its paths, up to 96, as a long search meets them. EINVAL for one that trains nothing. */
 EG_API eg_status eg_search_memory(eg_search *search, eg_memory memory, eg_memory_estimate *estimate);
+/** As eg_trainer_enable_visualization(), for each step of the search. */
+EG_API eg_status eg_search_enable_visualization(eg_search *search, const char *directory);
 /** Seconds that eg_search_run() took so far, those before the checkpoint that it went on from included. */
 EG_API double eg_search_seconds(const eg_search *search);
 /** Writes the architecture found to a file. EINVAL before there is one; EIO. */

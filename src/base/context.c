@@ -128,7 +128,7 @@ int eg_exit_status(eg_context *ctx)
 {
     eg_context_free(ctx);
     const eg_error *error = eg_error_first();
-    if (error->code == EG_OK)
+    if (error->code == EG_OK || error->code == EG_EDONE)
         return 0;
     fprintf(stderr, "error: %s (%s in %s)\n", error->message, eg_status_name(error->code), error->where);
     return 1;

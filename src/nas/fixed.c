@@ -7,6 +7,7 @@
 #include "nas/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* In every slot of `parent` that holds `old`, a choice or a candidate of one, `fresh` (or nothing) takes its place. */
 typedef struct change {
@@ -16,7 +17,9 @@ typedef struct change {
 typedef struct plan {
     const eg_module *model;
     eg__mutables mutables;
-    bool replaces_root; /* the caller takes another root */
+    bool replaces_root;   /* the caller takes another root */
+    const char *part;     /* where changes are made, "" = everywhere */
+    const eg_module *top; /* the module there, which the caller or what is around it holds */
     eg_decisions *all;
     change *changes;
     size_t n, capacity;
@@ -30,7 +33,7 @@ static eg_module *replacement(const plan *p, const eg_module *m)
 {
     if (!eg_is_a(m, &eg_layer_choice_class) || ((const eg_layer_choice *)m)->return_mask)
         return NULL;
-    if (m == p->model && !p->replaces_root)
+    if (m == p->top && !p->replaces_root)
         return NULL;
     const eg_decision *decision = eg_decisions_get(p->all, eg_mutable_key(m));
     size_t chosen = 0, index = 0;
@@ -75,10 +78,18 @@ static eg_status drop_candidates(plan *p, eg_module *choice)
     return EG_OK;
 }
 
+/* Whether a path is that of the part or of something in it. */
+static bool in_part(const plan *p, const char *path)
+{
+    size_t len = strlen(p->part);
+    return len == 0 || (strncmp(path, p->part, len) == 0 && (path[len] == '\0' || path[len] == '.'));
+}
+
 static eg_status plan_module(void *payload, const char *path, eg_module *m)
 {
-    (void)path;
     plan *p = payload;
+    if (!in_part(p, path))
+        return EG_OK;
     for (size_t i = 0; i < eg_module_n_children(m); i++) {
         eg_module *child = eg_module_child_at(m, i, NULL);
         eg_module *chosen = child != NULL ? replacement(p, child) : NULL;
@@ -109,7 +120,7 @@ static eg_status plan_fixed(plan *p, const eg_arch *arch)
         return EG_ENOMEM;
     for (size_t i = 0; i < p->mutables.n_found; i++) {
         const eg_module *m = p->mutables.found[i].module;
-        if (!eg__is_choice(m) || replacement(p, m) != NULL)
+        if (!eg__is_choice(m) || !in_part(p, p->mutables.found[i].path) || replacement(p, m) != NULL)
             continue;
         p->fixed[i] = eg_arch_value(arch, eg_mutable_key(m));
         if (p->fixed[i] == NULL)
@@ -167,7 +178,7 @@ static void make_change(const change *c)
 
 static void commit(plan *p, eg_module *model, const eg_fixed_options *options)
 {
-    eg_module *root = replacement(p, model);
+    eg_module *root = p->replaces_root ? replacement(p, model) : NULL;
     for (size_t i = 0; i < p->n; i++) {
         if (!options->quiet)
             log_change(p, &p->changes[i]);
@@ -194,7 +205,11 @@ eg_status eg_fixed_architecture(eg_module *model, const eg_arch *arch, const eg_
     }
     eg_fixed_options own = {0};
     EG_TRY(eg__options_copy(&own, sizeof(own), options));
-    plan p = {.model = model, .replaces_root = own.root != NULL};
+    plan p = {.model = model, .part = own.part != NULL ? own.part : ""};
+    p.top = eg_module_find(model, p.part);
+    if (p.top == NULL)
+        return eg_error_last()->code;
+    p.replaces_root = own.root != NULL && p.top == model;
     eg_module_retain(model); /* which gives way itself where it is a choice */
     eg_status status = make_plan(&p, model, arch, !own.not_strict);
     if (status == EG_OK)

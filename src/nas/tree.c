@@ -185,23 +185,44 @@ size_t eg__tree_unique(const eg_mutable_node *node, eg_module **unique, size_t n
     return n;
 }
 
+struct eg_key_memo {
+    eg__map seen;
+};
+
+eg_key_memo *eg_key_memo_new(void)
+{
+    return eg__calloc(1, sizeof(eg_key_memo));
+}
+
+void eg_key_memo_free(eg_key_memo *memo)
+{
+    if (memo == NULL)
+        return;
+    eg__map_free(&memo->seen);
+    free(memo);
+}
+
+bool eg_key_memo_has(const eg_key_memo *memo, const char *key)
+{
+    return memo != NULL && key != NULL && eg__map_find(&memo->seen, key) != NULL;
+}
+
 typedef struct visitor {
     eg_traverse_order order;
     eg_visit_mutable_fn visit;
     void *payload;
     bool deduplicate;
-    eg__map seen; /* keys */
+    eg_key_memo *memo;
 } visitor;
 
 /* A repeated node is passed over, its children are not: they may have keys of their own. */
 static eg_status traverse(visitor *v, const eg_mutable_node *node)
 {
     bool fresh = node->module != NULL;
-    if (fresh && v->deduplicate) {
+    if (fresh) {
         const char *key = eg_mutable_key(node->module);
-        fresh = eg__map_find(&v->seen, key) == NULL;
-        if (fresh)
-            EG_TRY(eg__map_put(&v->seen, key, node->module));
+        fresh = !v->deduplicate || !eg_key_memo_has(v->memo, key);
+        EG_TRY(eg__map_put(&v->memo->seen, key, NULL));
     }
     if (fresh && v->order == EG_PRE_ORDER)
         EG_TRY(v->visit(v->payload, node->module));
@@ -211,13 +232,14 @@ static eg_status traverse(visitor *v, const eg_mutable_node *node)
 }
 
 eg_status eg_mutable_node_traverse(const eg_mutable_node *node, eg_traverse_order order, bool deduplicate,
-                                   eg_visit_mutable_fn visit, void *payload)
+                                   eg_key_memo *memo, eg_visit_mutable_fn visit, void *payload)
 {
     EG_CHECK(node != NULL && visit != NULL, EG_EINVAL, "no node or no function was given");
     EG_CHECK(order == EG_PRE_ORDER || order == EG_POST_ORDER, EG_EINVAL,
              "order is %d, expected pre-order or post-order", (int)order);
-    visitor v = {.order = order, .visit = visit, .payload = payload, .deduplicate = deduplicate};
+    eg_key_memo own = {0};
+    visitor v = {order, visit, payload, deduplicate, memo != NULL ? memo : &own};
     eg_status status = traverse(&v, node);
-    eg__map_free(&v.seen);
+    eg__map_free(&own.seen);
     return status;
 }

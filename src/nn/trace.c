@@ -63,6 +63,7 @@ static eg_status record(recorder *r, const eg_op_call *call, step *s)
     }
     s->op.macs = call->op->macs == NULL ? 0 : call->op->macs(call);
     s->op.output = r->last_id + 1;
+    s->op.n_outputs = call->n_out;
     s->op.output_shape = eg_tensor_shape(call->out[0]);
     for (size_t i = 0; i < call->n_out; i++)
         call->out[i]->trace_id = ++r->last_id;

@@ -111,11 +111,27 @@ eg_status eg__memory_fit(const eg__steps *steps, size_t max_memory, eg_memory *m
 
 /** An event whose fields are JSON (taken over; NULL = a failure kept). Does nothing when run is NULL. */
 eg_status eg__event(const char *run, const char *event, json_t *fields);
+/** Appends a line to a file; one that was cut short is ended before. EIO. */
+eg_status eg__append_line(const char *path, const char *line);
+
+/* ---- what a search looks like ---- */
+
+/** Where it is shown. All-zero: nowhere. */
+typedef struct eg__visual {
+    char *directory, *log;
+} eg__visual;
+/** Writes the graph of the mutator's model, for samples of that shape, into `directory`; NULL = the run, or one that is
+ *  named by the time. A failure leaves *v as it was. */
+eg_status eg__visual_start(eg__visual *v, eg_mutator *mutator, eg_shape sample, const char *run, const char *directory);
+/** Appends the decisions of now to the log; does nothing when nothing is shown. */
+eg_status eg__visual_step(const eg__visual *v, eg_mutator *mutator);
+void eg__visual_free(eg__visual *v);
 
 /* ---- trainers ---- */
 
 struct eg_trainer {
     eg_trainer_options options; /* as given, with defaults filled in; the pointers below are ours */
+    const eg_trainer_class *cls;
     eg_loader *train, *validation;
     eg_optimizer *optimizer;
     eg_callback **callbacks;
@@ -127,6 +143,7 @@ struct eg_trainer {
     bool finished;               /* the next eg_trainer_train() starts from epoch 0 */
     char *run, *checkpoint_path; /* NULL = none */
     double saved_at;
+    eg__visual visual;
 };
 
 /** The schedule of a callback made by eg_lr_scheduler_callback(); NULL for others. Lent. */
@@ -136,6 +153,8 @@ eg_scheduler *eg__callback_scheduler(const eg_callback *callback);
 eg_status eg__trainer_settings(eg_trainer *trainer);
 /** What the options say of memory, before the settings are taken. */
 eg_status eg__trainer_settle_memory(eg_trainer *trainer);
+/** Whether epochs end with a validation. */
+bool eg__trainer_validates(const eg_trainer *trainer);
 /** Writes the checkpoint of its run; does nothing without a run. */
 eg_status eg__trainer_save(eg_trainer *trainer);
 

@@ -56,14 +56,11 @@ static eg_status measure(const eg_trainer *t, const eg_tensor *output, const eg_
 
 /* ---------------------------------------------------------------------------------------------- a step */
 
-/* Forward and backward of the next batch, inside a recording scope. */
-static eg_status differentiate(eg_trainer *t)
+/* Forward and backward of a batch, inside a recording scope. */
+static eg_status learn(eg_trainer *t, const eg_batch *data)
 {
-    eg_batch data;
-    EG_TRY(eg_loader_next(t->train, &data));
-    EG_ASSERT(data.size > 0);
-    eg_tensor *output = eg_call(t->options.model, data.x);
-    eg_tensor *loss = loss_of(t, output, data.y);
+    eg_tensor *output = eg_call(t->options.model, data->x);
+    eg_tensor *loss = loss_of(t, output, data->y);
     if (!loss)
         return eg_error_last()->code;
     double value = eg_tensor_item(loss);
@@ -71,14 +68,70 @@ static eg_status differentiate(eg_trainer *t)
              "the loss is %g in epoch %" PRId64 " of %" PRId64 ", step %zu of %zu: a lower learning rate may help",
              isnan(value) ? (double)NAN : value, /* whose sign says nothing */
              t->position.epoch + 1, t->options.epochs, t->position.batch + 1, eg_loader_size(t->train));
-    EG_TRY(measure(t, output, &data, value, t->meters));
+    EG_TRY(measure(t, output, data, value, t->meters));
     return eg_backward(loss);
+}
+
+/* The same of the next batch, which belongs to that scope. */
+static eg_status learn_next(eg_trainer *t, const eg_batch *unused)
+{
+    (void)unused;
+    eg_batch data;
+    EG_TRY(eg_loader_next(t->train, &data));
+    EG_ASSERT(data.size > 0);
+    return learn(t, &data);
+}
+
+static eg_status step_by(eg_trainer *t, eg_status (*differentiate)(eg_trainer *t, const eg_batch *data),
+                         const eg_batch *data)
+{
+    eg_tape *tape = eg_tape_begin(t->options.ctx, EG_RECORD);
+    eg_status status = tape ? differentiate(t, data) : EG_ENOMEM;
+    eg_tape_end(tape);
+    if (status == EG_OK && t->options.grad_clip > 0)
+        status = eg_optimizer_clip_grad_norm(t->optimizer, t->options.grad_clip, NULL);
+    if (status == EG_OK)
+        status = eg_optimizer_step(t->optimizer);
+    eg_optimizer_zero_grad(t->optimizer);
+    return status;
+}
+
+eg_status eg_trainer_step(eg_trainer *t, const eg_batch *batch)
+{
+    EG_CHECK(t && batch, EG_EINVAL, "trainer or batch is NULL");
+    EG_CHECK(batch->size > 0, EG_EINVAL, "the batch is empty: the epoch has ended");
+    return step_by(t, learn, batch);
+}
+
+/* The step of a class of one's own, in a scope that the batch belongs to. */
+static eg_status own_step(eg_trainer *t)
+{
+    eg_batch data;
+    eg_tape *scope = eg_tape_begin(t->options.ctx, EG_NO_GRAD);
+    eg_status status = scope ? eg_loader_next(t->train, &data) : EG_ENOMEM;
+    if (status == EG_OK)
+        status = t->cls->train_step(t, &data);
+    eg_tape_end(scope);
+    return status;
+}
+
+/* A step to be predicted, which nobody is told of. */
+static eg_status own_step_once(eg_trainer *t, const eg_batch *data)
+{
+    eg_meter_group *meters = t->meters;
+    t->meters = eg_meter_group_new();
+    eg_status status = t->meters ? t->cls->train_step(t, data) : EG_ENOMEM;
+    eg_meter_group_free(t->meters);
+    t->meters = meters;
+    return status;
 }
 
 static eg_status step_once(void *owner, const eg_batch *train, const eg_batch *valid)
 {
     (void)valid;
     eg_trainer *t = owner;
+    if (t->cls->train_step)
+        return own_step_once(t, train);
     eg_tape *tape = eg_tape_begin(t->options.ctx, EG_RECORD);
     eg_tensor *loss = tape ? loss_of(t, eg_call(t->options.model, train->x), train->y) : NULL;
     eg_status status = loss ? eg_backward(loss) : eg_error_last()->code;
@@ -117,40 +170,54 @@ eg_status eg__trainer_settle_memory(eg_trainer *t)
     return EG_OK;
 }
 
-static eg_status train_step(eg_trainer *t)
-{
-    eg_tape *tape = eg_tape_begin(t->options.ctx, EG_RECORD);
-    eg_status status = tape ? differentiate(t) : EG_ENOMEM;
-    eg_tape_end(tape);
-    if (status == EG_OK && t->options.grad_clip > 0)
-        status = eg_optimizer_clip_grad_norm(t->optimizer, t->options.grad_clip, NULL);
-    if (status == EG_OK)
-        status = eg_optimizer_step(t->optimizer);
-    eg_optimizer_zero_grad(t->optimizer);
-    return status;
-}
-
-static eg_status log_step(const eg_trainer *t)
+static eg_status log_step(const eg_trainer *t, size_t batch)
 {
     const eg_trainer_options *o = &t->options;
-    if (o->log_frequency <= 0 || (int64_t)t->position.batch % o->log_frequency != 0)
+    if (o->log_frequency <= 0 || (int64_t)batch % o->log_frequency != 0)
         return EG_OK;
     char *text = eg_meter_group_text(t->meters);
     if (!text)
         return EG_ENOMEM;
     eg_log(o->ctx, EG_LOG_INFO, "Epoch [%" PRId64 "/%" PRId64 "] Step [%zu/%zu]  %s", t->position.epoch + 1, o->epochs,
-           t->position.batch + 1, eg_loader_size(t->train), text);
+           batch + 1, eg_loader_size(t->train), text);
     eg_free(text);
+    return EG_OK;
+}
+
+static eg_status begin_batch(eg_trainer *t, size_t batch)
+{
+    EACH_CALLBACK(t, on_batch_begin, callback_, t->position.epoch, (int64_t)batch);
+    return EG_OK;
+}
+
+static eg_status end_batch(eg_trainer *t, size_t batch)
+{
+    EG_TRY(log_step(t, batch));
+    EG_TRY(eg__visual_step(&t->visual, eg_module_mutator(t->options.model)));
+    EACH_CALLBACK(t, on_batch_end, callback_, t->position.epoch, (int64_t)batch);
     return EG_OK;
 }
 
 static eg_status run_batch(eg_trainer *t)
 {
-    int64_t epoch = t->position.epoch, batch = (int64_t)t->position.batch;
-    EACH_CALLBACK(t, on_batch_begin, callback_, epoch, batch);
-    EG_TRY(train_step(t));
-    EG_TRY(log_step(t));
-    EACH_CALLBACK(t, on_batch_end, callback_, epoch, batch);
+    EG_TRY(begin_batch(t, t->position.batch));
+    EG_TRY(t->cls->train_step ? own_step(t) : step_by(t, learn_next, NULL));
+    return end_batch(t, t->position.batch);
+}
+
+eg_status eg_trainer_batch_begin(eg_trainer *t, size_t batch)
+{
+    EG_CHECK(t, EG_EINVAL, "trainer is NULL");
+    EG_CHECK(!eg_context_canceled(t->options.ctx), EG_ECANCELED,
+             "training was canceled in epoch %" PRId64 " of %" PRId64, t->position.epoch + 1, t->options.epochs);
+    return begin_batch(t, batch);
+}
+
+eg_status eg_trainer_batch_end(eg_trainer *t, size_t batch)
+{
+    EG_CHECK(t, EG_EINVAL, "trainer is NULL");
+    EG_TRY(end_batch(t, batch));
+    tell(t, "train", t->position.epoch, batch + 1, EG_MAX(eg_loader_size(t->train), batch + 1), t->meters);
     return EG_OK;
 }
 
@@ -176,13 +243,15 @@ static eg_status validate_batch(void *payload, size_t batch, eg_tensor *output, 
 static eg_status validate_epoch(eg_trainer *t, int64_t epoch)
 {
     eg_meter_group_reset(t->validation_meters);
+    if (t->cls->validate_one_epoch)
+        return t->cls->validate_one_epoch(t, epoch);
     return eg__run_over(t->options.model, t->validation, validate_batch, &(validation){.trainer = t, .epoch = epoch});
 }
 
 eg_status eg_trainer_validate(eg_trainer *t)
 {
     EG_CHECK(t, EG_EINVAL, "trainer is NULL");
-    EG_CHECK(t->validation, EG_EINVAL, "the trainer has no validation set");
+    EG_CHECK(t->validation || t->cls->validate_one_epoch, EG_EINVAL, "the trainer has no validation set");
     return validate_epoch(t, -1);
 }
 
@@ -221,11 +290,27 @@ static eg_status run_batches(eg_trainer *t)
     return EG_OK;
 }
 
+/* An epoch of a class of one's own, which begins anew after it was ended by a failure or canceled. */
+static eg_status own_epoch(eg_trainer *t)
+{
+    size_t total = eg_loader_size(t->train);
+    if (t->position.batch < total)
+        EG_TRY(t->cls->train_one_epoch(t, t->position.epoch));
+    t->position.batch = total;
+    return EG_OK;
+}
+
+bool eg__trainer_validates(const eg_trainer *t)
+{
+    return !t->options.no_validation && (t->validation || t->cls->validate_one_epoch);
+}
+
 static eg_status log_epoch(eg_trainer *t)
 {
+    bool validates = eg__trainer_validates(t);
     char *train = eg_meter_group_summary(t->meters),
-         *valid = t->validation && train ? eg_meter_group_summary(t->validation_meters) : NULL;
-    bool made = train && (valid || !t->validation);
+         *valid = validates && train ? eg_meter_group_summary(t->validation_meters) : NULL;
+    bool made = train && (valid || !validates);
     if (made)
         eg_log(t->options.ctx, EG_LOG_INFO, "Epoch [%" PRId64 "/%" PRId64 "]  %s%s%s", t->position.epoch + 1,
                t->options.epochs, train, valid ? "  validation: " : "", valid ? valid : "");
@@ -239,9 +324,10 @@ static eg_status report_epoch(eg_trainer *t)
     EG_TRY(log_epoch(t));
     if (!t->run)
         return EG_OK;
+    bool validates = eg__trainer_validates(t);
     json_t *train = eg__meters_averages(t->meters),
-           *valid = t->validation && train ? eg__meters_averages(t->validation_meters) : NULL;
-    bool made = train && (valid || !t->validation);
+           *valid = validates && train ? eg__meters_averages(t->validation_meters) : NULL;
+    bool made = train && (valid || !validates);
     json_t *fields = made ? json_pack("{s:I, s:O, s:O*}", "epoch", (json_int_t)t->position.epoch, "train", train,
                                       "validation", valid)
                           : NULL;
@@ -257,8 +343,8 @@ static eg_status run_epoch(eg_trainer *t)
         eg_meter_group_reset(t->meters);
     EACH_CALLBACK(t, on_epoch_begin, callback_, epoch);
     eg_module_train(t->options.model, true);
-    EG_TRY(run_batches(t));
-    if (t->validation) {
+    EG_TRY(t->cls->train_one_epoch ? own_epoch(t) : run_batches(t));
+    if (eg__trainer_validates(t)) {
         eg_status status = validate_epoch(t, epoch);
         if (status == EG_ECANCELED)
             return stop(t);

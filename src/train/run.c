@@ -123,7 +123,7 @@ static bool ends_inside_line(int file)
     return end > 0 && pread(file, &last, 1, end - 1) == 1 && last != '\n';
 }
 
-static eg_status append_line(const char *path, const char *line)
+eg_status eg__append_line(const char *path, const char *line)
 {
     int file = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (file < 0)
@@ -151,7 +151,8 @@ static eg_status write_event(const char *directory, const char *event, const jso
     EG_CHECK(json_is_object(fields), EG_EINVAL, "fields of event '%s' are no JSON object", event);
     char *path = eg__format("%s/events.jsonl", directory);
     char *line = event_line(event, fields);
-    eg_status status = path && line ? append_line(path, line) : eg_fail(EG_ENOMEM, "no memory for event '%s'", event);
+    eg_status status =
+        path && line ? eg__append_line(path, line) : eg_fail(EG_ENOMEM, "no memory for event '%s'", event);
     free(line);
     eg_free(path);
     return status;

@@ -268,9 +268,16 @@ void eg_search_free(eg_search *s)
     eg_module_release(s->options.model);
     eg_dataset_release(s->options.train);
     eg_free(s->known);
+    eg__visual_free(&s->visual);
     eg_free(s->run);
     eg_free(s->checkpoint_path);
     eg_free(s);
+}
+
+eg_status eg_search_enable_visualization(eg_search *s, const char *directory)
+{
+    EG_CHECK(s, EG_EINVAL, "search is NULL");
+    return eg__visual_start(&s->visual, s->strategy->mutator, eg_dataset_shape(s->options.train), s->run, directory);
 }
 
 /* ---------------------------------------------------------------------------------------------- training */
@@ -303,6 +310,7 @@ static eg_status run_step(eg_search *s, bool first)
     if (status != EG_OK)
         return eg__fail_prefix(status, "epoch %" PRId64 " of %" PRId64 ", step %zu of %zu", s->position.epoch + 1,
                                s->options.epochs, s->position.batch + 1, size);
+    EG_TRY(eg__visual_step(&s->visual, s->strategy->mutator));
     EG_TRY(eg_meter_group_update(s->meters, "acc1", result.accuracy, train.size));
     EG_TRY(eg_meter_group_update(s->meters, "loss", result.loss, train.size));
     return eg_scheduler_step(s->scheduler);

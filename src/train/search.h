@@ -33,6 +33,7 @@ struct eg_search {
     eg_arch *arch;
     char *run, *checkpoint_path; /* NULL = none */
     double saved_at;
+    eg__visual visual;
 };
 
 /** Fills in `settings`. */

@@ -10,6 +10,9 @@
 #define DEFAULT_LR 0.1
 #define DEFAULT_WEIGHT_DECAY 5e-4
 
+/* What a trainer is that has nothing of its own. */
+static const eg_trainer_class built_in = {.struct_size = sizeof(eg_trainer_class), .name = "trainer"};
+
 /* ---------------------------------------------------------------------------------------------- construction */
 
 static eg_status check_options(const eg_trainer_options *o)
@@ -26,6 +29,8 @@ static eg_status check_options(const eg_trainer_options *o)
     EG_CHECK(!o->loss || o->label_smoothing == 0, EG_EINVAL, "label_smoothing belongs to the default loss");
     EG_CHECK(!o->optimizer || (o->lr == 0 && !o->weight_decay.set), EG_EINVAL,
              "lr and weight_decay belong to the default optimizer");
+    EG_CHECK(!o->cls || o->cls->struct_size >= sizeof(eg_trainer_class), EG_EINVAL,
+             "trainer class '%s': its struct_size is missing or too small", o->cls->name ? o->cls->name : "?");
     for (size_t i = 0; i < o->n_callbacks; i++)
         EG_CHECK(o->callbacks[i], eg_error_last()->code ? eg_error_last()->code : EG_EINVAL,
                  "callback %zu is NULL (%s)", i, eg_error_last()->message);
@@ -140,6 +145,7 @@ eg_trainer *eg_trainer_new_with(const eg_trainer_options *options)
         return NULL;
     }
     t->options = own;
+    t->cls = own.cls ? own.cls : &built_in;
     t->callbacks = callbacks;
     for (size_t i = 0; i < own.n_callbacks; i++)
         callbacks[t->n_callbacks++] = own.callbacks[i];
@@ -173,6 +179,7 @@ void eg_trainer_free(eg_trainer *t)
     eg_module_release(t->options.model);
     eg_dataset_release(t->options.train);
     eg_dataset_release(t->options.validation);
+    eg__visual_free(&t->visual);
     eg_free(t->run);
     eg_free(t->checkpoint_path);
     eg_free(t);
@@ -180,7 +187,9 @@ void eg_trainer_free(eg_trainer *t)
 
 const eg_meter_group *eg_trainer_meters(const eg_trainer *t)
 {
-    return !t ? NULL : t->validation ? t->validation_meters : t->meters;
+    if (!t)
+        return NULL;
+    return eg__trainer_validates(t) || eg_meter_group_size(t->validation_meters) > 0 ? t->validation_meters : t->meters;
 }
 
 double eg_trainer_seconds(const eg_trainer *t)
@@ -196,6 +205,33 @@ eg_module *eg_trainer_model(const eg_trainer *t)
 eg_optimizer *eg_trainer_optimizer(const eg_trainer *t)
 {
     return t ? t->optimizer : NULL;
+}
+
+void *eg_trainer_payload(const eg_trainer *t)
+{
+    return t ? t->options.payload : NULL;
+}
+
+eg_loader *eg_trainer_loader(const eg_trainer *t, bool validation)
+{
+    return !t ? NULL : validation ? t->validation : t->train;
+}
+
+eg_meter_group *eg_trainer_epoch_meters(eg_trainer *t, bool validation)
+{
+    return !t ? NULL : validation ? t->validation_meters : t->meters;
+}
+
+eg_status eg_trainer_enable_visualization(eg_trainer *t, const char *directory)
+{
+    EG_CHECK(t, EG_EINVAL, "trainer is NULL");
+    return eg__visual_start(&t->visual, eg_module_mutator(t->options.model), eg_dataset_shape(t->options.train), t->run,
+                            directory);
+}
+
+const char *eg_trainer_log_directory(const eg_trainer *t)
+{
+    return t ? t->visual.directory : NULL;
 }
 
 eg_status eg_trainer_export(eg_trainer *t, const char *path)

@@ -23,7 +23,10 @@ static json_t *settings_of(const eg_trainer *t)
 {
     const eg_mutator *mutator = eg_module_mutator(t->options.model);
     json_t *settings = json_copy(t->settings);
-    if (settings && json_object_set_new(settings, "mutator", json_string(mutator ? mutator->cls->name : "none")) != 0) {
+    const char *own = t->options.cls && t->cls->name ? t->cls->name : "built-in";
+    if (settings &&
+        (json_object_set_new(settings, "mutator", json_string(mutator ? mutator->cls->name : "none")) != 0 ||
+         json_object_set_new(settings, "trainer", json_string(own)) != 0)) {
         json_decref(settings);
         settings = NULL;
     }
@@ -68,6 +71,7 @@ static eg_status save_parts(void *owner, eg_state *state, json_t *scalars)
     EG_TRY(eg_module_state(t->options.model, "model.", state));
     EG_TRY(eg_optimizer_state(t->optimizer, "optimizer.", state));
     EG_TRY(mutator ? eg_mutator_state(mutator, "mutator.", state) : EG_OK);
+    EG_TRY(t->cls->save ? t->cls->save(t, "trainer.", state) : EG_OK);
     EG_CHECK(json_object_set_new(scalars, "schedules", schedules_json(t)) == 0, EG_ENOMEM,
              "no memory for a checkpoint");
     return EG_OK;
@@ -79,6 +83,7 @@ static eg_status load_parts(void *owner, const eg_state *state, const json_t *sc
     eg_mutator *mutator = eg_module_mutator(t->options.model);
     EG_TRY(eg_module_load_state(t->options.model, "model.", state, true));
     EG_TRY(mutator ? eg_mutator_load_state(mutator, "mutator.", state) : EG_OK);
+    EG_TRY(t->cls->load ? t->cls->load(t, "trainer.", state) : EG_OK);
     /* schedules before the optimizer: setting a position computes learning rates anew, the optimizer's are the exact
      * ones */
     EG_TRY(set_schedules(t, json_object_get(scalars, "schedules")));

@@ -33,7 +33,7 @@ static eg_status append_key(void *payload, eg_module *m)
 static void assert_order(const eg_mutator *mutator, eg_traverse_order order, bool deduplicate, const char *expected)
 {
     char text[400] = "";
-    assert_ok(eg_mutable_node_traverse(mutator->tree, order, deduplicate, append_key, text));
+    assert_ok(eg_mutable_node_traverse(mutator->tree, order, deduplicate, NULL, append_key, text));
     assert_string_equal(text, expected);
 }
 
@@ -64,7 +64,7 @@ static void traversal_orders(void **state)
     assert_int_equal(mutator->n_mutables, 6);
     assert_string_equal(eg_mutable_name(mutator->mutables[2]), "0.0.0");
     assert_ptr_equal(eg_mutable_mutator(mutator->mutables[2]), mutator);
-    assert_fails(eg_mutable_node_traverse(mutator->tree, (eg_traverse_order)7, true, append_key, NULL), EG_EINVAL,
+    assert_fails(eg_mutable_node_traverse(mutator->tree, (eg_traverse_order)7, true, NULL, append_key, NULL), EG_EINVAL,
                  "order is 7");
     eg_module_release(net);
     eg_mutator_detach(mutator);

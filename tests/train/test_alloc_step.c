@@ -310,6 +310,17 @@ static eg_status search_spos(void *payload)
     return with_search(payload, "spos", use_search, ((world *)payload)->run);
 }
 
+static eg_status show_search(world *w, eg_search *search)
+{
+    EG_TRY(eg_search_enable_visualization(search, w->run));
+    return eg_search_run(search);
+}
+
+static eg_status search_shown(void *payload)
+{
+    return with_search(payload, "spos", show_search, NULL);
+}
+
 static eg_status search_random(void *payload)
 {
     return with_search(payload, "random", use_search, ((world *)payload)->run);
@@ -370,6 +381,7 @@ static const alloc_row rows[] = {
     {"eg_search_run (darts)", search_darts, true},
     {"eg_search_run (spos)", search_spos, true},
     {"eg_search_run (random)", search_random, true},
+    {"eg_search_enable_visualization", search_shown, true},
     {"eg_run_create eg_run_load eg_run_event", run_directory, true},
 };
 
@@ -387,7 +399,9 @@ static const alloc_table ref_steps = TABLE("ref", steps, N_REF, 150), dnnl_steps
 static void test_complete(void **unused)
 {
     (void)unused;
-    alloc_check_complete(&table, "train.h", "eg_trainer_model eg_trainer_optimizer");
+    alloc_check_complete(&table, "train.h",
+                         "eg_trainer_model eg_trainer_optimizer eg_trainer_payload eg_trainer_loader "
+                         "eg_trainer_epoch_meters eg_trainer_log_directory");
 }
 
 int main(void)
