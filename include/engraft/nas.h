@@ -1,9 +1,10 @@
 /** @file
  * engraft/nas.h - neural architecture search: open choices in a model, and what decides them.
  *
- * Mutables (layer_choice, input_choice, mutable_scope) mark what is open. A mutator walks a model, binds itself to its
- * mutables and decides, at each forward pass, which candidates run. An architecture is the record of decisions: key ->
- * name, index, list or weights. apply_fixed_architecture turns the supernet into a plain network with its weights.
+ * Mutables (layer_choice, input_choice, value_choice, mutable_scope) mark what is open. A mutator walks a model, binds
+ * itself to its mutables and decides, at each forward pass, which candidates run. An architecture is the record of
+ * decisions: key -> name, index, list or weights. apply_fixed_architecture turns the supernet into a plain network with
+ * its weights.
  */
 #ifndef ENGRAFT_NAS_H
 #define ENGRAFT_NAS_H
@@ -91,6 +92,44 @@ EG_API extern const eg_class eg_input_choice_class;
     }
 #define EG_N(n) EG_F64(n)
 #define eg_input_choice(...) eg_new(eg_input_choice, __VA_ARGS__)
+
+/** A number that is decided, where a constructor takes a constant:
+ *
+ *      int64_t width = eg_value_choice(ctx, EG_VALUES(16, 24, 32), .key = "width");
+ *      int64_t kernel = eg_value_choice(ctx, EG_VALUES(3, 5, 7), .key = "kernel");
+ *      int64_t padding = eg_value_choice(ctx, EG_VALUES(1, 2, 3), .key = "kernel"); // the same decision, other values
+ *      eg_conv2d(ctx, 3, width, kernel, .padding = padding), eg_batch_norm2d(ctx, width), eg_conv2d(ctx, width, 64, 3)
+ *
+ *  What it gives is a handle, which fields of whole numbers, sizes and doubles (cast to it) take (see "open fields" in
+ *  nn.h); not EG_HW() nor EG_SHAPE(). It stands in as many fields as is wished, of one model. The module behind it
+ * belongs to the context until this is freed, and is a child of each module with such a field, under the field's name.
+ *
+ *  Modules run with the value that the mutator (or `fixed`) has decided, and with parts of their parameters; without a
+ *  decision they fail as other choices do. Where parameters are stacked (the gates of an LSTM, query, key and value of
+ *  attention) the first rows are taken of the whole. Groups of convolutions are to be open only together with the
+ *  channels (depthwise); a combination of values that no module can be made from fails when it runs. Refused: weight
+ * and spectral normalization. Code that reads the parameters of another module sees the whole.
+ *
+ *  Values: 1 to 1024 finite numbers, each once; whole ones for whole fields. On failure a handle that constructors
+ * refuse with the cause: EINVAL (the values; what eg_layer_choice() has for key and `fixed`). */
+typedef struct eg_value_choice {
+    eg_module base;
+    const double *values; /**< EG_VALUES(); copied */
+    size_t n_values;
+    const char *key;
+    const char *fixed;       /**< followed while no mutator is attached: a value, "24" */
+    eg_decisions *decisions; /**< internal */
+} eg_value_choice;
+EG_API extern const eg_class eg_value_choice_class;
+#define EG_VALUES(...)                                                                                                 \
+    .values = (const double[]){__VA_ARGS__}, .n_values = sizeof((const double[]){__VA_ARGS__}) / sizeof(double)
+#define eg_value_choice(...) eg_value_choice_handle(eg_new(eg_value_choice, __VA_ARGS__))
+/** The handle of a value choice, which is taken over. Use it through eg_value_choice(). */
+EG_API int64_t eg_value_choice_handle(eg_module *choice);
+/** Number of values; 0 for what is no value choice. */
+EG_API size_t eg_value_choice_size(const eg_module *choice);
+/** Value i. NaN and EINVAL for what is no value choice, and for an i out of range. */
+EG_API double eg_value_choice_at(const eg_module *choice, size_t i);
 
 /** Abstract: makes a part of the model ("cell") a sub-space of its own, which mutators may use. Derive a class: a
  * struct with `eg_module base` and `const char *key`, EG_CLASS(cell, .super = &eg_mutable_scope_class, .fields =
@@ -192,7 +231,7 @@ EG_API const eg_decision *eg_decisions_get(const eg_decisions *decisions, const 
 /** What a kind of mutator is: a const record. */
 typedef struct eg_mutator_class eg_mutator_class;
 
-/** One node of the tree of mutables: scopes have children. */
+/** One node of the tree of mutables: scopes have children, and choices that others lie in. */
 typedef struct eg_mutable_node {
     eg_module *module; /**< the mutable, lent; NULL for the root */
     struct eg_mutable_node **children;
@@ -224,12 +263,14 @@ struct eg_mutator {
     eg_mutable_node *tree;
     eg_module **mutables; /**< pre-order, the first of each key */
     size_t n_mutables;
-    eg_decisions *current; /**< what the next forward follows */
-    bool recompute;        /**< see eg_mutator_set_recompute() */
+    eg_decisions *current;              /**< what the next forward follows */
+    bool recompute;                     /**< see eg_mutator_set_recompute() */
+    struct eg_gates *gates;             /**< internal */
+    struct eg_constraints *constraints; /**< internal */
 };
 
-/** What a kind of mutator is; NULL functions are those of `super`. Mask argument: *mask receives the decision as a
- * tensor when not NULL. */
+/** What a kind of mutator is; NULL functions are those of `super`. Value choices follow mutator->current. Mask
+ * argument: *mask receives the decision as a tensor when not NULL. */
 struct eg_mutator_class {
     size_t struct_size;
     const char *name;
@@ -255,9 +296,10 @@ EG_API extern const eg_mutator_class eg_mutator_base_class;
 
 /** Makes a mutator from a prototype struct of `size` bytes (NULL: zeros; its own fields are copied), parses the model,
  *  binds every mutable and builds. For eg_mutator_detach(); the model is retained until then. NULL, with nothing bound:
- *  EINVAL when the model has a mutator already, when mutables are nested, when one key is given to choices that differ
- *  in kind or size, when choose_from names a key that does not come before (in a choice that is not fixed), for NULL;
- *  EUNSUPPORTED when a module's `extension` is taken. What is fixed follows the mutator while it is attached. */
+ *  EINVAL when the model has a mutator already, when one key is given to choices that differ in kind or size, when a
+ *  mutable has an open field, when choose_from names a key that does not come before (in a choice that is not fixed),
+ * for NULL; EUNSUPPORTED when a module's `extension` is taken. What is fixed follows the mutator while it is attached.
+ */
 EG_API eg_mutator *eg_mutator_attach(const eg_mutator_class *cls, size_t size, const void *prototype, eg_module *model);
 /** Unbinds and frees; lets go of the model. NULL is allowed. */
 EG_API void eg_mutator_detach(eg_mutator *mutator);
@@ -272,8 +314,9 @@ EG_API void eg_mutator_set_recompute(eg_mutator *mutator, bool recompute);
 /** A final sample (sample_final) as an architecture, in the canonical form; for eg_arch_free(). NULL: EINVAL for NULL
  * and when a decision is missing, and what sampling fails with. */
 EG_API eg_arch *eg_mutator_export(eg_mutator *mutator);
-/** Any decisions in that form; for eg_arch_free(). NULL: EINVAL for NULL, and when a key of the model is missing or one
- *  is there that the model lacks. */
+/** Any decisions in that form; for eg_arch_free(). Choices inside a candidate that is not chosen, or a block that does
+ *  not run, are left out. NULL: EINVAL for NULL, and when a key of the model is missing or one is there that the model
+ *  lacks. */
 EG_API eg_arch *eg_mutator_export_decisions(eg_mutator *mutator, const eg_decisions *decisions);
 /** Current decisions as JSON: key -> list of booleans or weights; for eg_free(). NULL: EINVAL for NULL, for weights
  * that are not finite, for a key that is no UTF-8. */
@@ -281,6 +324,45 @@ EG_API char *eg_mutator_status(eg_mutator *mutator);
 /** Makes an architecture (checked against the model as in eg_fixed_architecture()) the current decisions, which a
  * failure leaves as they were. EINVAL. */
 EG_API eg_status eg_mutator_set_arch(eg_mutator *mutator, const eg_arch *arch);
+/* ---- constraints: what samplers may choose ---- */
+
+/** Whether decisions are allowed: those of the active choices. May ask eg_mutator_cost_of(). */
+typedef bool (*eg_constraint_fn)(void *payload, eg_mutator *mutator, const eg_decisions *decisions);
+/** A constraint, for options: .constraints = .. by EG_CONSTRAINTS({"small", is_small, &limit}). */
+typedef struct eg_constraint {
+    const char *name; /**< for messages */
+    eg_constraint_fn holds;
+    void *payload;
+} eg_constraint;
+#define EG_CONSTRAINTS(...)                                                                                            \
+    .constraints = (const eg_constraint[]){__VA_ARGS__},                                                               \
+    .n_constraints = sizeof((const eg_constraint[]){__VA_ARGS__}) / sizeof(eg_constraint)
+/** From now on samples satisfy it: uniform ones are drawn again until they do, at most 10,000 times (then EINVAL,
+ * naming the constraint that failed most often); evolution rejects candidates that do not; DARTS draws 1,000
+ * architectures by their probabilities when the strongest does not, and exports the most probable that does. While
+ * DARTS trains, all candidates run. Who sets an architecture is not asked: eg_mutator_set_arch() and
+ * eg_fixed_architecture() take any. The name is copied. EINVAL for NULL (not `payload`). */
+EG_API eg_status eg_mutator_add_constraint(eg_mutator *mutator, const char *name, eg_constraint_fn holds,
+                                           void *payload);
+
+/* ---- cost: of the network that decisions stand for ---- */
+
+/** What a network takes. */
+typedef struct eg_network_cost {
+    int64_t parameters; /**< that run, of open fields the parts that do */
+    uint64_t macs;
+    char *path; /**< the modules whose operations run, in this order, each once, a line each; for eg_free() */
+} eg_network_cost;
+/** Of the current decisions, for inputs of these shapes: eg_trace_new() of the model, which computes shapes only: some
+ *  ten microseconds an operation. EINVAL for NULL, and what running the model fails with; `out` is all-zero then. */
+EG_API eg_status eg_mutator_cost(eg_mutator *mutator, const eg_shape *inputs, size_t n_inputs, eg_network_cost *out);
+/** The same of other decisions; the current ones stay. */
+EG_API eg_status eg_mutator_cost_of(eg_mutator *mutator, const eg_decisions *decisions, const eg_shape *inputs,
+                                    size_t n_inputs, eg_network_cost *out);
+/** The same of an architecture, which is checked as in eg_mutator_set_arch(). */
+EG_API eg_status eg_mutator_cost_of_arch(eg_mutator *mutator, const eg_arch *arch, const eg_shape *inputs,
+                                         size_t n_inputs, eg_network_cost *out);
+
 /** What a checkpoint needs: the state of the mutator's class, and its current decisions under "<prefix>current.<key>".
  *  Decisions that are tensors of a tape (DARTS) are not kept: they are sampled again. Buffers are not copied; `prefix`
  *  may be NULL. EINVAL for NULL otherwise. */
@@ -362,8 +444,12 @@ typedef struct eg_fixed_options {
  * layer choices of several candidates, which keep those only, and input choices. So the model can be cloned, and taken
  * apart. Another architecture, for what stays, or a mutator may come later.
  *
- *  Values of an architecture, for a choice of n: a name; an index 0 .. n-1; a list of either, each candidate once (null
- *  or an empty list: none); n booleans (a mask); n weights, written as reals.
+ *  Choices inside candidates that are not chosen, or in blocks of an eg_repeat() that do not run, have no value, and
+ * are dropped as they are. Open fields (eg_value_choice()) become constants and parameters smaller: fresh tensors,
+ * which an optimizer made before does not know.
+ *
+ *  Values of an architecture, of a value choice the number, else for a choice of n: a name; an index 0 .. n-1; a list
+ * of either, each candidate once (null or an empty list: none); n booleans (a mask); n weights, written as reals.
  *
  *  `options` may be NULL. All is checked before anything changes, so a failure leaves the model as it was. EINVAL: a
  *  mutator is attached to the model or a part of it; keys are missing or unexpected (the message lists the first, with
@@ -439,8 +525,10 @@ EG_API const eg_space *const *eg_spaces(void);
 /** A supernet, for eg_module_release(). NULL: ENOENT as eg_space_find(); ESHAPE for an input that is no image (1 or 3,
  * at least 8, at least 8), where the space has no `any_input`; EINVAL for other options out of range, and for NULL. */
 EG_API eg_module *eg_space_build(eg_context *ctx, const char *name, const eg_space_options *options);
-/** {"key": {"_type": "layer_choice", "_value": [..]}, ..} of a model, for eg_free(). NULL: EINVAL for a model that
- *  eg_mutator_attach() would refuse, for names that are no UTF-8, for NULL. */
+/** {"key": {"_type": "layer_choice", "_value": [..]}, ..} of a model, for eg_free(). A choice that lies in candidates
+ *  "a" of "outer" has in addition "_when": {"key": "outer", "is": ["a"]}; for one in a block of an eg_repeat() "is" has
+ *  the depths; a list of such where one of several has to hold. NULL: EINVAL for a model that eg_mutator_attach() would
+ *  refuse, for names that are no UTF-8, for NULL. */
 EG_API char *eg_search_space_text(eg_module *model);
 
 /* ---------------------------------------------------------------------------------------------- strategies */
@@ -471,6 +559,8 @@ typedef struct eg_strategy_options {
     double warmup;                     /**< darts: share of the training, 0 .. 1, before the architecture moves */
     double grad_clip;                  /**< of weights; 0 = 5, negative = none */
     uint64_t seed;
+    const eg_constraint *constraints; /**< EG_CONSTRAINTS(); what is sampled and chosen satisfies them; copied */
+    size_t n_constraints;
 } eg_strategy_options;
 
 /** The head of every strategy struct. */

@@ -125,6 +125,7 @@ struct eg_class {
     /** Writes what stands in the parentheses when printed, as PyTorch prints it, with at most `size` bytes. NULL = the
      *  fields that differ from their defaults, and each EG_INT without one (.def). */
     void (*describe)(const eg_module *self, char *text, size_t size);
+    const struct eg_open_class *open; /**< internal: of modules that stand for a number that is not decided yet */
 };
 #define EG_ANY_INPUTS SIZE_MAX
 
@@ -144,6 +145,7 @@ typedef enum eg_slot_kind { EG_SLOT_CHILD, EG_SLOT_PARAMETER, EG_SLOT_BUFFER } e
 typedef struct eg_slot eg_slot;       /* opaque */
 typedef struct eg_hook eg_hook;       /* opaque */
 typedef struct eg_reparam eg_reparam; /* opaque */
+typedef struct eg_open eg_open;       /* opaque */
 
 /** The head of every module. Members are read freely; they are changed through functions. */
 struct eg_module {
@@ -156,6 +158,7 @@ struct eg_module {
     size_t n_hooks, hooks_capacity;
     eg_reparam *reparams; /**< parameters that are computed: see eg_weight_norm() */
     size_t n_reparams, reparams_capacity;
+    eg_open *open; /**< NULL when no field is open: see EG_OPEN() */
     bool training;
     eg_status status; /**< first failure of a slot, for eg_module_status() */
     void *extension;  /**< what a family of classes keeps beside the struct (mutables do); not cloned */
@@ -198,6 +201,33 @@ EG_API eg_status eg_module_add_parameter(eg_module *m, const char *name, eg_tens
 EG_API eg_status eg_module_add_buffer(eg_module *m, const char *name, eg_tensor **field, eg_tensor *t);
 /** First failure of a slot of this module: what a build function returns at its end. */
 EG_API eg_status eg_module_status(const eg_module *m);
+
+/* ---- open fields: numbers that are not decided yet ----
+ * A field of a number (EG_INT, EG_HW_FIELD, EG_FLOAT, EG_OPT_FLOAT) takes a constant or a handle, such as that of
+ * eg_value_choice() in nas.h. An open field holds the largest of the values, from which parameters are made, and the
+ * module that decides it is a child under the field's name. While forward runs, the field holds the value in force, and
+ * parameters and buffers are the parts that a module with such fields would have: the first entries of dimensions 0 and
+ * 1, those in the middle of others (a smaller window). Gradients and running statistics go to the whole.
+ *
+ * A module that is made of others hands its own open fields on while it is built:
+ *
+ *     static eg_status block_build(eg_module *self)
+ *     {
+ *         block *b = (block *)self;
+ *         int64_t width = EG_OPEN(b, width);
+ *         EG_SLOT(b, conv, eg_conv2d(self->ctx, 3, width, 3));
+ *         EG_SLOT(b, norm, eg_batch_norm2d(self->ctx, width));
+ *         return eg_module_status(self);
+ *     }
+ */
+/** The field's handle where it is open, else its value: an int64_t or eg_hw for the constructors of children. */
+#define EG_OPEN(self, field) eg_open_field(&(self)->base, #field, (self)->field)
+/** The same of a double. */
+#define EG_OPEN_F64(self, field) eg_open_field_f64(&(self)->base, #field, (self)->field)
+/** Use it through EG_OPEN(). */
+EG_API int64_t eg_open_field(const eg_module *m, const char *field, int64_t value);
+/** Use it through EG_OPEN_F64(). */
+EG_API double eg_open_field_f64(const eg_module *m, const char *field, double value);
 
 /** Number of child slots. */
 EG_API size_t eg_module_n_children(const eg_module *m);

@@ -26,6 +26,7 @@ size_t eg__call_depth(const eg_context *ctx);
 typedef struct eg__trace_sink {
     void *payload;
     eg_status (*on_op)(void *payload, const eg_op_call *call);
+    eg_status (*on_part)(void *payload, eg_tensor *part, eg_tensor *whole); /* of a parameter; may be NULL */
 } eg__trace_sink;
 /** Sets the sink, NULL for none; *previous (may be NULL) receives the one before. ENOMEM. */
 eg_status eg__trace_set(eg_context *ctx, const eg__trace_sink *sink, const eg__trace_sink **previous);

@@ -163,6 +163,13 @@ uint64_t eg__context_next_key(eg_context *ctx)
     return ctx->next_key++;
 }
 
+uint64_t eg__context_set_next_key(eg_context *ctx, uint64_t next)
+{
+    uint64_t before = ctx->next_key;
+    ctx->next_key = next;
+    return before;
+}
+
 void eg__context_reset_keys(eg_context *ctx)
 {
     ctx->next_key = 1;

@@ -150,6 +150,8 @@ void *eg__context_peek(const eg_context *ctx, eg__slot slot);
 const char *eg__context_backend(const eg_context *ctx);
 /** For "LayerChoice1", "InputChoice2": 1, 2, 3, .. per context; reset sets the next to 1. */
 uint64_t eg__context_next_key(eg_context *ctx);
+/** Makes `next` the next one; returns what would have been. */
+uint64_t eg__context_set_next_key(eg_context *ctx, uint64_t next);
 void eg__context_reset_keys(eg_context *ctx);
 eg_context_stats *eg__context_stats(eg_context *ctx);
 

@@ -33,6 +33,18 @@ static const option_spec options[] = {
     {.name = NULL},
 };
 
+/* The numbers of the candidates of a choice, and of a value choice the largest. */
+static void mark_everything(const eg_module *m, bool *mask, size_t n)
+{
+    size_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        mask[i] = eg_value_choice_size(m) == 0;
+        if (!mask[i] && eg_value_choice_at(m, i) > eg_value_choice_at(m, largest))
+            largest = i;
+    }
+    mask[largest] = true;
+}
+
 /* Lets every candidate run, so that the costs are those of the whole supernet. */
 static eg_status choose_everything(eg_module *model, eg_mutator **mutator)
 {
@@ -41,13 +53,12 @@ static eg_status choose_everything(eg_module *model, eg_mutator **mutator)
         return eg_error_last()->code;
     for (size_t i = 0; i < (*mutator)->n_mutables; i++) {
         eg_module *m = (*mutator)->mutables[i];
-        bool layers = eg_is_a(m, &eg_layer_choice_class);
-        if (!layers && !eg_is_a(m, &eg_input_choice_class))
+        size_t n = eg_layer_choice_size(m) + eg_input_choice_size(m) + eg_value_choice_size(m);
+        if (n == 0)
             continue;
-        size_t n = layers ? eg_layer_choice_size(m) : eg_input_choice_size(m);
         bool *mask = malloc(n * sizeof *mask);
         EG_CHECK(mask, EG_ENOMEM, "no memory for a choice");
-        memset(mask, true, n * sizeof *mask);
+        mark_everything(m, mask, n);
         eg_status status = eg_decisions_set_mask((*mutator)->current, eg_mutable_key(m), mask, n);
         free(mask);
         EG_TRY(status);
@@ -55,7 +66,7 @@ static eg_status choose_everything(eg_module *model, eg_mutator **mutator)
     return EG_OK;
 }
 
-/* What was chosen, beside each choice. */
+/* What was chosen, beside each choice that counts: others lie in what was not chosen. */
 static eg_status add_chosen(json_t *mutables, const eg_arch *arch)
 {
     size_t i;
@@ -63,6 +74,10 @@ static eg_status add_chosen(json_t *mutables, const eg_arch *arch)
     json_array_foreach(mutables, i, item)
     {
         char *text = eg_arch_value(arch, json_string_value(json_object_get(item, "key")));
+        if (!text && eg_error_last()->code == EG_ENOENT) {
+            eg_error_clear();
+            continue;
+        }
         if (!text)
             return eg_error_last()->code;
         json_object_set_new(item, "chosen", json_loads(text, JSON_DECODE_ANY, NULL));
@@ -96,15 +111,17 @@ static void print_description(const json_t *result, eg_module *model)
     eg_free(tree);
     size_t i;
     json_t *mutable;
+    bool found = false; /* an architecture: some choice is decided */
+    json_array_foreach((json_t *)(uintptr_t)mutables, i, mutable) found = found || json_object_get(mutable, "chosen");
     json_array_foreach((json_t *)(uintptr_t)mutables, i, mutable)
     {
         const char *key = json_string_value(json_object_get(mutable, "key"));
         const json_t *value = json_object_get(mutable, "chosen");
-        char *candidates = candidates_text(mutable), *chosen = value ? decision_text(mutables, key, value) : NULL;
+        char *candidates = candidates_text(mutable), *chosen = found ? decision_text(mutables, key, value) : NULL;
         if (i == 0)
-            printf("%-28s %-13s %s%s\n", "choice", "type", value ? "chosen       " : "", "candidates");
+            printf("%-28s %-13s %s%s\n", "choice", "type", found ? "chosen       " : "", "candidates");
         printf("%-28s %-13s ", key, json_string_value(json_object_get(mutable, "type")));
-        if (value)
+        if (found)
             printf("%-12s ", chosen ? chosen : "");
         printf("%s\n", candidates ? candidates : "");
         free(candidates);

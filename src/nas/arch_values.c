@@ -35,6 +35,15 @@ static bool has_names(const eg_module *choice)
     return !layer || !digits;
 }
 
+json_t *eg__candidate_json(const eg_module *choice, size_t i)
+{
+    if (eg__kind_of(choice) != EG__VALUES)
+        return json_string(eg__choice_name(choice, i));
+    double value = eg_value_choice_at(choice, i);
+    bool whole = value == floor(value) && fabs(value) < EG__WHOLE_LIMIT;
+    return whole ? json_integer((json_int_t)value) : json_real(value);
+}
+
 /* Adds to a list; both are taken over on failure, then NULL. */
 static json_t *append(json_t *list, json_t *item)
 {
@@ -60,6 +69,17 @@ static json_t *chosen_json(const eg_module *choice, const double *weights, size_
     return only;
 }
 
+static json_t *value_json(const eg_module *choice, const eg_decision *decision)
+{
+    size_t i = 0;
+    if (eg__value_chosen(choice, decision, &i) != EG_OK)
+        return NULL;
+    json_t *value = eg__candidate_json(choice, i);
+    if (value == NULL)
+        eg_fail(EG_ENOMEM, "out of memory");
+    return value;
+}
+
 json_t *eg__decision_json(const eg_module *choice, const eg_decision *decision)
 {
     const char *key = eg_mutable_key(choice);
@@ -68,6 +88,8 @@ json_t *eg__decision_json(const eg_module *choice, const eg_decision *decision)
                 eg__choice_size(choice));
         return NULL;
     }
+    if (eg__kind_of(choice) == EG__VALUES)
+        return value_json(choice, decision);
     double *weights = eg__calloc(decision->n + 1, sizeof(*weights));
     if (weights == NULL || eg__decision_read(decision, weights) != EG_OK) {
         free(weights);
@@ -94,13 +116,19 @@ json_t *eg__decision_json(const eg_module *choice, const eg_decision *decision)
 
 /* ---- JSON -> decision ---- */
 
-/* "'conv3x3', 'pool' or 'skip'", shortened. */
+/* "'conv3x3', 'pool' or 'skip'", or "16, 24 or 32", shortened. */
 static const char *list_names(const eg_module *choice, char *text, size_t size)
 {
-    size_t n = eg__choice_size(choice), used = 0;
-    for (size_t i = 0; i < n && used < size; i++) {
-        const char *before = i == 0 ? "" : i + 1 == n ? " or " : ", ";
-        used += (size_t)snprintf(text + used, size - used, "%s'%s'", before, eg__choice_name(choice, i));
+    size_t n = eg__choice_size(choice);
+    bool values = eg__kind_of(choice) == EG__VALUES;
+    char number[EG__NUMBER_TEXT_SIZE];
+    eg__text out = {text, size};
+    for (size_t i = 0; i < n; i++) {
+        eg__text_add(&out, "%s", i == 0 ? "" : i + 1 == n ? " or " : ", ");
+        if (values)
+            eg__text_add(&out, "%s", eg__value_text(eg_value_choice_at(choice, i), number));
+        else
+            eg__text_add(&out, "'%s'", eg__choice_name(choice, i));
     }
     return text;
 }
@@ -176,8 +204,28 @@ static eg_status read_candidates(const eg_module *choice, const json_t *value, b
     return EG_OK;
 }
 
+/* A number that is one of the values. */
+static eg_status parse_value(const eg_module *choice, const json_t *value, eg_decisions *out)
+{
+    size_t n = eg_value_choice_size(choice), i = 0;
+    while (json_is_number(value) && i < n && eg_value_choice_at(choice, i) != json_number_value(value))
+        i++;
+    char names[300];
+    if (!json_is_number(value) || i == n)
+        return fail_value(choice, value, list_names(choice, names, sizeof(names)));
+    bool *mask = eg__calloc(n, sizeof(*mask));
+    if (mask == NULL)
+        return EG_ENOMEM;
+    mask[i] = true;
+    eg_status status = eg_decisions_set_mask(out, eg_mutable_key(choice), mask, n);
+    free(mask);
+    return status;
+}
+
 eg_status eg__decision_parse(const eg_module *choice, const json_t *value, eg_decisions *out)
 {
+    if (eg__kind_of(choice) == EG__VALUES)
+        return parse_value(choice, value, out);
     size_t n = eg__choice_size(choice);
     const char *key = eg_mutable_key(choice);
     list_form form = form_of(value, n);
@@ -240,44 +288,79 @@ static eg_status fail_keys(const key_sets *sets)
     return status;
 }
 
-static eg_status check_keys(eg_module *const *mutables, size_t n, const eg_arch *arch, bool strict)
+/* What an architecture says of the choices that count, found out as they are reached. */
+typedef struct reading {
+    eg_module *const *mutables;
+    size_t n;
+    const eg_gates *gates;
+    const eg_arch *arch;
+    eg_decisions *out;
+    bool *active;
+    key_sets sets;
+} reading;
+
+static eg_status read_key(void *payload, size_t i, const eg_decision **decision)
 {
-    const json_t *object = eg__arch_json(arch);
-    key_sets sets = {.missing = eg__calloc(n + 1, sizeof(char *)),
-                     .unexpected = eg__calloc(eg_arch_size(arch) + 1, sizeof(char *))};
-    eg__map known = {0};
-    eg_status status = sets.missing != NULL && sets.unexpected != NULL ? EG_OK : EG_ENOMEM;
-    for (size_t i = 0; i < n && status == EG_OK; i++) {
-        const char *key = eg_mutable_key(mutables[i]);
-        if (!eg__is_choice(mutables[i]))
-            continue;
-        status = eg__map_put(&known, key, mutables[i]);
-        if (json_object_get(object, key) == NULL)
-            sets.missing[sets.n_missing++] = key;
-    }
-    for (size_t i = 0; i < eg_arch_size(arch) && status == EG_OK; i++) {
-        const char *key = eg_arch_key(arch, i);
-        if (key == NULL)
-            status = EG_ENOMEM;
-        else if (eg__map_find(&known, key) == NULL)
-            sets.unexpected[sets.n_unexpected++] = key;
-    }
-    if (status == EG_OK && (sets.n_missing > 0 || (strict && sets.n_unexpected > 0)))
-        status = fail_keys(&sets);
-    free(sets.missing);
-    free(sets.unexpected);
-    eg__map_free(&known);
-    return status;
+    reading *r = payload;
+    const eg_module *choice = r->mutables[i];
+    const char *key = eg_mutable_key(choice);
+    const json_t *value = json_object_get(eg__arch_json(r->arch), key);
+    if (eg_decisions_get(r->out, key) == NULL && value != NULL)
+        EG_TRY(eg__decision_parse(choice, value, r->out));
+    *decision = eg_decisions_get(r->out, key);
+    return EG_OK;
 }
 
-eg_status eg__decisions_from_arch(eg_module *const *mutables, size_t n, const eg_arch *arch, bool strict,
-                                  eg_decisions *out)
+/* The number of the mutable with this key; n when there is none. */
+static size_t find_key(const reading *r, const char *key)
 {
-    EG_TRY(check_keys(mutables, n, arch, strict));
-    for (size_t i = 0; i < n; i++) {
-        if (eg__is_choice(mutables[i]))
-            EG_TRY(eg__decision_parse(mutables[i], json_object_get(eg__arch_json(arch), eg_mutable_key(mutables[i])),
-                                      out));
+    size_t i = 0;
+    while (i < r->n && (strcmp(eg_mutable_key(r->mutables[i]), key) != 0 || !eg__is_choice(r->mutables[i])))
+        i++;
+    return i;
+}
+
+/* Keys that nobody knows go first: a name that is misspelt explains why another is missing. */
+static eg_status check_keys(reading *r, bool strict)
+{
+    size_t inactive = r->n;
+    for (size_t i = 0; i < r->n; i++) {
+        const char *key = eg_mutable_key(r->mutables[i]);
+        if (r->active[i] && eg_decisions_get(r->out, key) == NULL)
+            r->sets.missing[r->sets.n_missing++] = key;
     }
-    return EG_OK;
+    for (size_t i = 0; i < eg_arch_size(r->arch); i++) {
+        const char *key = eg_arch_key(r->arch, i);
+        if (key == NULL)
+            return EG_ENOMEM;
+        size_t k = find_key(r, key);
+        if (k == r->n)
+            r->sets.unexpected[r->sets.n_unexpected++] = key;
+        else if (!r->active[k] && inactive == r->n)
+            inactive = k;
+    }
+    if (r->sets.n_missing > 0 || (strict && r->sets.n_unexpected > 0))
+        return fail_keys(&r->sets);
+    return strict && inactive < r->n ? eg__gates_fail_inactive(r->gates, inactive) : EG_OK;
+}
+
+eg_status eg__decisions_from_arch(eg_module *const *mutables, size_t n, const eg_gates *gates, const eg_arch *arch,
+                                  bool strict, eg_decisions *out)
+{
+    reading r = {.mutables = mutables,
+                 .n = n,
+                 .gates = gates,
+                 .arch = arch,
+                 .out = out,
+                 .active = eg__calloc(n + 1, sizeof(bool)),
+                 .sets = {.missing = eg__calloc(n + 1, sizeof(char *)),
+                          .unexpected = eg__calloc(eg_arch_size(arch) + 1, sizeof(char *))}};
+    bool made = r.active != NULL && r.sets.missing != NULL && r.sets.unexpected != NULL;
+    eg_status status = made ? eg__gates_walk(gates, read_key, &r, r.active) : EG_ENOMEM;
+    if (status == EG_OK)
+        status = check_keys(&r, strict);
+    free(r.active);
+    free(r.sets.missing);
+    free(r.sets.unexpected);
+    return status;
 }

@@ -1,5 +1,5 @@
 /*
- * nas/choice.c - what layer choices and input choices have in common: candidates, and who decides.
+ * nas/choice.c - what all kinds of choices have in common: candidates, and who decides.
  *
  * A mutator decides while one is attached. Without, a choice follows its own field `fixed`, so a network that an
  * architecture was applied to needs nothing beside itself, as a whole, as a copy, and in parts.
@@ -14,14 +14,36 @@ static bool is_layer(const eg_module *m)
     return eg_is_a(m, &eg_layer_choice_class);
 }
 
+eg__kind eg__kind_of(const eg_module *m)
+{
+    if (is_layer(m))
+        return EG__LAYERS;
+    if (eg_is_a(m, &eg_input_choice_class))
+        return EG__INPUTS;
+    return eg_is_a(m, &eg_value_choice_class) ? EG__VALUES : EG__NO_CHOICE;
+}
+
+const char *eg__kind_word(const eg_module *choice)
+{
+    static const char *const words[] = {"", "layer", "input", "value"};
+    return words[eg__kind_of(choice)];
+}
+
 bool eg__is_choice(const eg_module *m)
 {
-    return is_layer(m) || eg_is_a(m, &eg_input_choice_class);
+    return eg__kind_of(m) != EG__NO_CHOICE;
 }
 
 size_t eg__choice_size(const eg_module *choice)
 {
-    return is_layer(choice) ? eg_layer_choice_size(choice) : eg_input_choice_size(choice);
+    switch (eg__kind_of(choice)) {
+    case EG__LAYERS:
+        return eg_layer_choice_size(choice);
+    case EG__INPUTS:
+        return eg_input_choice_size(choice);
+    default:
+        return eg_value_choice_size(choice);
+    }
 }
 
 const char *eg__choice_name(const eg_module *choice, size_t i)
@@ -39,13 +61,27 @@ static bool returns_mask(const eg_module *choice)
 
 static const char **fixed_text(eg_module *choice)
 {
-    return is_layer(choice) ? &((eg_layer_choice *)choice)->fixed : &((eg_input_choice *)choice)->fixed;
+    switch (eg__kind_of(choice)) {
+    case EG__LAYERS:
+        return &((eg_layer_choice *)choice)->fixed;
+    case EG__INPUTS:
+        return &((eg_input_choice *)choice)->fixed;
+    default:
+        return &((eg_value_choice *)choice)->fixed;
+    }
 }
 
 /* The text, read once. */
 static eg_decisions **fixed_decisions(eg_module *choice)
 {
-    return is_layer(choice) ? &((eg_layer_choice *)choice)->decisions : &((eg_input_choice *)choice)->decisions;
+    switch (eg__kind_of(choice)) {
+    case EG__LAYERS:
+        return &((eg_layer_choice *)choice)->decisions;
+    case EG__INPUTS:
+        return &((eg_input_choice *)choice)->decisions;
+    default:
+        return &((eg_value_choice *)choice)->decisions;
+    }
 }
 
 static eg_decisions *read_fixed(const eg_module *choice, const char *text)
@@ -87,12 +123,25 @@ static const eg_decision *fixed_decision(eg_module *choice)
     const char *key = eg_mutable_key(choice), *text = *fixed_text(choice);
     if (text == NULL) {
         eg_fail(EG_EINVAL, "%s choice '%s' has no mutator: attach one to the model first, or apply an architecture",
-                is_layer(choice) ? "layer" : "input", key);
+                eg__kind_word(choice), key);
         return NULL;
     }
     if (*fixed_decisions(choice) == NULL)
         *fixed_decisions(choice) = read_fixed(choice, text);
     return eg_decisions_get(*fixed_decisions(choice), key);
+}
+
+const eg_decision *eg__choice_decision(eg_module *choice)
+{
+    eg_mutator *mutator = eg_mutable_mutator(choice);
+    if (mutator == NULL)
+        return fixed_decision(choice);
+    const char *key = eg_mutable_key(choice);
+    const eg_decision *decision = eg_decisions_get(mutator->current, key);
+    if (decision == NULL)
+        eg_fail(EG_EINVAL, "%s choice '%s': its %s has no decision for it (forgot eg_mutator_reset?)",
+                eg__kind_word(choice), key, mutator->cls->name);
+    return decision;
 }
 
 /* ---- forward ---- */

@@ -13,7 +13,9 @@
 struct eg_darts_choice {
     eg_module *module; /* the first of its key, lent by the mutator */
     eg_tensor *alpha;  /* (candidates + 1) */
-    size_t best;       /* for sample_final: the strongest candidate and its probability */
+    /* for sample_final: */
+    double *probabilities; /* (candidates + 1) */
+    size_t best;           /* the strongest candidate and its probability */
     double strength;
 };
 
@@ -22,6 +24,9 @@ static const double ALPHA_DEVIATION = 1e-3;
 static eg_status make_choice(eg_mutator *self, eg_module *module, struct eg_darts_choice *choice)
 {
     choice->module = module;
+    choice->probabilities = eg__calloc(eg_layer_choice_size(module) + 1, sizeof(*choice->probabilities));
+    if (choice->probabilities == NULL)
+        return EG_ENOMEM;
     eg_tensor *alpha =
         eg_affine(eg_randn(self->ctx, EG_SHAPE((int64_t)eg_layer_choice_size(module) + 1)), ALPHA_DEVIATION, 0);
     choice->alpha = eg_tensor_keep(eg_tensor_copy(alpha));
@@ -31,8 +36,15 @@ static eg_status make_choice(eg_mutator *self, eg_module *module, struct eg_dart
 static eg_status build(eg_mutator *self)
 {
     eg_darts_mutator *darts = (eg_darts_mutator *)self;
-    darts->choices = eg__calloc(self->n_mutables + 1, sizeof(*darts->choices));
+    darts->choices = NULL;
     darts->n_choices = 0;
+    for (size_t i = 0; i < self->n_mutables; i++)
+        EG_CHECK(
+            eg__kind_of(self->mutables[i]) != EG__VALUES, EG_EINVAL,
+            "'%s' is a value choice, whose values cannot be mixed: darts is for layers, spos and random can choose "
+            "values",
+            eg_mutable_key(self->mutables[i]));
+    darts->choices = eg__calloc(self->n_mutables + 1, sizeof(*darts->choices));
     if (darts->choices == NULL)
         return EG_ENOMEM;
     eg_tape *tape = eg_tape_begin(self->ctx, EG_NO_GRAD);
@@ -48,8 +60,10 @@ static eg_status build(eg_mutator *self)
 static void finalize(eg_mutator *self)
 {
     eg_darts_mutator *darts = (eg_darts_mutator *)self;
-    for (size_t i = 0; i < darts->n_choices; i++)
+    for (size_t i = 0; i < darts->n_choices; i++) {
         eg_tensor_release(darts->choices[i].alpha);
+        free(darts->choices[i].probabilities);
+    }
     free(darts->choices);
 }
 
@@ -103,7 +117,9 @@ static eg_status find_best(struct eg_darts_choice *choice)
     }
     for (size_t i = 0; i <= n; i++)
         sum += exp(alpha[i] - highest);
-    choice->strength = exp(alpha[choice->best] - highest) / sum;
+    for (size_t i = 0; i <= n; i++)
+        choice->probabilities[i] = exp(alpha[i] - highest) / sum;
+    choice->strength = choice->probabilities[choice->best];
     free(alpha);
     if (status == EG_OK && !isfinite(sum))
         status = eg_fail(EG_EINVAL, "the weights of '%s' are not finite", eg_mutable_key(choice->module));
@@ -137,18 +153,22 @@ static void choose_strongest(const eg_darts_mutator *darts, const eg_module *cho
     }
 }
 
+static void warn_of_sources(const eg_darts_mutator *darts, const eg_module *choice)
+{
+    for (size_t i = 0; i < eg_input_choice_size(choice) && eg_input_choice_n_chosen(choice) >= 0; i++) {
+        if (find(darts, eg_input_choice_source(choice, i)) == NULL)
+            eg_log(choice->ctx, EG_LOG_WARNING,
+                   "input choice '%s': source '%s' is no layer choice, its strength counts as 0",
+                   eg_mutable_key(choice), eg_input_choice_source(choice, i));
+    }
+}
+
 static eg_status decide_inputs(const eg_darts_mutator *darts, const eg_module *choice, eg_decisions *out)
 {
     int64_t k = eg_input_choice_n_chosen(choice);
     if (k < 0)
         return set_all(choice, out);
     size_t n = eg_input_choice_size(choice);
-    for (size_t i = 0; i < n; i++) {
-        if (find(darts, eg_input_choice_source(choice, i)) == NULL)
-            eg_log(choice->ctx, EG_LOG_WARNING,
-                   "input choice '%s': source '%s' is no layer choice, its strength counts as 0",
-                   eg_mutable_key(choice), eg_input_choice_source(choice, i));
-    }
     bool *mask = eg__calloc(n + 1, sizeof(*mask));
     if (mask == NULL)
         return EG_ENOMEM;
@@ -158,9 +178,8 @@ static eg_status decide_inputs(const eg_darts_mutator *darts, const eg_module *c
     return status;
 }
 
-static eg_status decide_layers(struct eg_darts_choice *choice, eg_decisions *out)
+static eg_status decide_layers(const struct eg_darts_choice *choice, eg_decisions *out)
 {
-    EG_TRY(find_best(choice));
     size_t n = eg_layer_choice_size(choice->module);
     bool *mask = eg__calloc(n, sizeof(*mask));
     if (mask == NULL)
@@ -171,7 +190,8 @@ static eg_status decide_layers(struct eg_darts_choice *choice, eg_decisions *out
     return status;
 }
 
-static eg_status sample_final(eg_mutator *self, eg_decisions *out)
+/* What `best` of each choice means for the whole. */
+static eg_status decide(eg_mutator *self, eg_decisions *out)
 {
     eg_darts_mutator *darts = (eg_darts_mutator *)self;
     for (size_t i = 0; i < darts->n_choices; i++)
@@ -180,8 +200,86 @@ static eg_status sample_final(eg_mutator *self, eg_decisions *out)
         if (eg_is_a(self->mutables[i], &eg_input_choice_class))
             EG_TRY(decide_inputs(darts, self->mutables[i], out));
     }
-    eg__decisions_drop_unused(self, out);
+    return eg__decisions_drop_unused(self, out);
+}
+
+/* ---- when the strongest do not satisfy the constraints ---- */
+
+enum { FINAL_DRAWS = 1000 };
+
+/* One candidate by the softmax over candidates, without "none". */
+static void draw_candidate(struct eg_darts_choice *choice, eg_rng *rng)
+{
+    size_t n = eg_layer_choice_size(choice->module);
+    double sum = 0, at = eg_rng_uniform(rng) * (1 - choice->probabilities[n]);
+    choice->best = n - 1; /* where rounding leads behind the last */
+    for (size_t i = 0; i < n; i++) {
+        sum += choice->probabilities[i];
+        if (at < sum) {
+            choice->best = i;
+            break;
+        }
+    }
+    choice->strength = choice->probabilities[choice->best];
+}
+
+/* The logarithm of the probability of what counts. */
+static double log_probability(const eg_darts_mutator *darts, const eg_decisions *decisions)
+{
+    double sum = 0;
+    for (size_t i = 0; i < darts->n_choices; i++) {
+        const struct eg_darts_choice *choice = &darts->choices[i];
+        if (eg_decisions_get(decisions, eg_mutable_key(choice->module)) != NULL)
+            sum += log(choice->strength);
+    }
+    return sum;
+}
+
+/* A draw that is allowed and more probable takes the place of what `out` holds. */
+static eg_status draw(eg_mutator *self, eg_decisions *drawn, double *highest, eg_decisions *out, bool *found)
+{
+    eg_darts_mutator *darts = (eg_darts_mutator *)self;
+    for (size_t i = 0; i < darts->n_choices; i++)
+        draw_candidate(&darts->choices[i], eg_context_rng(self->ctx));
+    EG_TRY(decide(self, drawn));
+    if (!eg__constraints_hold(self, drawn))
+        return EG_OK;
+    double probability = log_probability(darts, drawn);
+    if (*found && probability <= *highest)
+        return EG_OK;
+    *highest = probability;
+    *found = true;
+    eg__decisions_swap(out, drawn);
     return EG_OK;
+}
+
+static eg_status draw_allowed(eg_mutator *self, eg_decisions *out)
+{
+    bool found = false;
+    double highest = 0;
+    eg__constraints_count_anew(self);
+    eg_status status = EG_OK;
+    for (int i = 0; i < FINAL_DRAWS && status == EG_OK; i++) {
+        eg_decisions *drawn = eg_decisions_new();
+        status = drawn != NULL ? draw(self, drawn, &highest, out, &found) : EG_ENOMEM;
+        eg_decisions_free(drawn);
+    }
+    if (status == EG_OK && !found)
+        status = eg__constraints_fail(self, FINAL_DRAWS);
+    return status;
+}
+
+static eg_status sample_final(eg_mutator *self, eg_decisions *out)
+{
+    eg_darts_mutator *darts = (eg_darts_mutator *)self;
+    for (size_t i = 0; i < darts->n_choices; i++)
+        EG_TRY(find_best(&darts->choices[i]));
+    for (size_t i = 0; i < self->n_mutables; i++) {
+        if (eg_is_a(self->mutables[i], &eg_input_choice_class))
+            warn_of_sources(darts, self->mutables[i]);
+    }
+    EG_TRY(decide(self, out));
+    return eg__constraints_hold(self, out) ? EG_OK : draw_allowed(self, out);
 }
 
 /* ---- in checkpoints ---- */

@@ -107,6 +107,13 @@ const eg_decision *eg_decisions_get(const eg_decisions *decisions, const char *k
     return decisions != NULL && key != NULL ? eg__map_get(&decisions->map, key) : NULL;
 }
 
+void eg__decisions_swap(eg_decisions *a, eg_decisions *b)
+{
+    eg_decisions other = *a;
+    *a = *b;
+    *b = other;
+}
+
 size_t eg__decisions_size(const eg_decisions *decisions)
 {
     return decisions->map.n;
@@ -170,7 +177,7 @@ static void find_uses(const eg_mutator *mutator, const eg_decisions *decisions, 
     }
 }
 
-void eg__decisions_drop_unused(const eg_mutator *mutator, eg_decisions *decisions)
+static void turn_off_unused(const eg_mutator *mutator, eg_decisions *decisions)
 {
     for (size_t i = 0; i < decisions->map.n; i++) {
         eg_decision *decision = decisions->map.entries[i].value;
@@ -183,4 +190,56 @@ void eg__decisions_drop_unused(const eg_mutator *mutator, eg_decisions *decision
         for (size_t k = 0; k < decision->n; k++)
             decision->weights[k] = 0;
     }
+}
+
+eg_status eg__decisions_drop_unused(const eg_mutator *mutator, eg_decisions *decisions)
+{
+    EG_TRY(eg__decisions_drop_inactive(mutator, decisions)); /* which choose nothing */
+    turn_off_unused(mutator, decisions);
+    return eg__decisions_drop_inactive(mutator, decisions);
+}
+
+/* ---- choices that do not count ---- */
+
+/* Keeps the decisions for which keep[] holds. */
+static eg_status filter(eg_decisions *decisions, const bool *keep)
+{
+    eg__map kept = {0}, *all = &decisions->map;
+    eg_status status = EG_OK;
+    for (size_t i = 0; i < all->n && status == EG_OK; i++) {
+        if (keep[i])
+            status = eg__map_put(&kept, all->entries[i].key, all->entries[i].value);
+    }
+    if (status != EG_OK) {
+        eg__map_free(&kept);
+        return status;
+    }
+    for (size_t i = 0; i < all->n; i++) {
+        if (!keep[i])
+            free_decision(all->entries[i].value);
+    }
+    eg__map_free(all);
+    *all = kept;
+    return EG_OK;
+}
+
+eg_status eg__decisions_drop_inactive(const eg_mutator *mutator, eg_decisions *decisions)
+{
+    if (eg__gates_flat(mutator->gates))
+        return EG_OK;
+    bool *active = eg__calloc(mutator->n_mutables + 1, sizeof(*active));
+    bool *keep = eg__calloc(decisions->map.n + 1, sizeof(*keep));
+    eg_status status = active != NULL && keep != NULL ? eg__gates_active(mutator->gates, decisions, active) : EG_ENOMEM;
+    for (size_t i = 0; status == EG_OK && i < decisions->map.n; i++) {
+        keep[i] = true;
+        for (size_t k = 0; k < mutator->n_mutables; k++) {
+            if (strcmp(eg_mutable_key(mutator->mutables[k]), decisions->map.entries[i].key) == 0)
+                keep[i] = active[k];
+        }
+    }
+    if (status == EG_OK)
+        status = filter(decisions, keep);
+    free(active);
+    free(keep);
+    return status;
 }

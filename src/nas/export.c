@@ -18,11 +18,11 @@ static eg_status check_no_more(const eg_mutator *mutator, const eg_decisions *de
     return EG_OK;
 }
 
-static eg_status export_choices(const eg_mutator *mutator, const eg_decisions *decisions, eg_arch *arch)
+static eg_status put_active(const eg_mutator *mutator, const eg_decisions *decisions, const bool *active, eg_arch *arch)
 {
     for (size_t i = 0; i < mutator->n_mutables; i++) {
         const eg_module *choice = mutator->mutables[i];
-        if (!eg__is_choice(choice))
+        if (!active[i])
             continue;
         const char *key = eg_mutable_key(choice);
         const eg_decision *decision = eg_decisions_get(decisions, key);
@@ -30,6 +30,16 @@ static eg_status export_choices(const eg_mutator *mutator, const eg_decisions *d
         EG_TRY(eg__arch_put(arch, key, eg__decision_json(choice, decision)));
     }
     return EG_OK;
+}
+
+static eg_status export_choices(const eg_mutator *mutator, const eg_decisions *decisions, eg_arch *arch)
+{
+    bool *active = eg__calloc(mutator->n_mutables + 1, sizeof(*active));
+    eg_status status = active != NULL ? eg__gates_active(mutator->gates, decisions, active) : EG_ENOMEM;
+    if (status == EG_OK)
+        status = put_active(mutator, decisions, active, arch);
+    free(active);
+    return status;
 }
 
 eg_arch *eg_mutator_export_decisions(eg_mutator *mutator, const eg_decisions *decisions)
@@ -63,7 +73,8 @@ eg_status eg_mutator_set_arch(eg_mutator *mutator, const eg_arch *arch)
     eg_decisions *decisions = eg_decisions_new();
     if (decisions == NULL)
         return EG_ENOMEM;
-    eg_status status = eg__decisions_from_arch(mutator->mutables, mutator->n_mutables, arch, true, decisions);
+    eg_status status =
+        eg__decisions_from_arch(mutator->mutables, mutator->n_mutables, mutator->gates, arch, true, decisions);
     if (status == EG_OK)
         eg__mutator_follow(mutator, decisions);
     else
@@ -148,7 +159,7 @@ static json_t *names_json(const eg_module *choice)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < eg__choice_size(choice) && list != NULL; i++) {
-        if (json_array_append_new(list, json_string(eg__choice_name(choice, i))) != 0) {
+        if (json_array_append_new(list, eg__candidate_json(choice, i)) != 0) {
             json_decref(list);
             list = NULL;
         }
@@ -158,24 +169,36 @@ static json_t *names_json(const eg_module *choice)
 
 static json_t *choice_json(const eg_module *choice)
 {
-    for (size_t i = 0; i < eg__choice_size(choice); i++) {
+    eg__kind kind = eg__kind_of(choice);
+    for (size_t i = 0; kind != EG__VALUES && i < eg__choice_size(choice); i++) {
         const char *name = eg__choice_name(choice, i);
         if (!eg__is_utf8(name)) {
             eg_fail(EG_EINVAL, "cannot write '%s' as JSON: it is no valid UTF-8", name);
             return NULL;
         }
     }
-    int64_t n_chosen = eg_input_choice_size(choice) > 0 ? eg_input_choice_n_chosen(choice) : -1;
+    int64_t n_chosen = kind == EG__INPUTS ? eg_input_choice_n_chosen(choice) : -1;
     json_t *names = names_json(choice), *number = n_chosen >= 0 ? json_integer(n_chosen) : json_null();
-    json_t *json = eg_is_a(choice, &eg_layer_choice_class)
-                       ? json_pack("{s:s, s:O}", "_type", "layer_choice", "_value", names)
-                       : json_pack("{s:s, s:{s:O, s:O}}", "_type", "input_choice", "_value", "candidates", names,
-                                   "n_chosen", number);
+    json_t *json = kind != EG__INPUTS ? json_pack("{s:s, s:O}", "_type",
+                                                  kind == EG__LAYERS ? "layer_choice" : "value_choice", "_value", names)
+                                      : json_pack("{s:s, s:{s:O, s:O}}", "_type", "input_choice", "_value",
+                                                  "candidates", names, "n_chosen", number);
     json_decref(names);
     json_decref(number);
     if (json == NULL)
         eg_fail(EG_ENOMEM, "out of memory");
     return json;
+}
+
+/* A choice, with the condition under which it counts. */
+static eg_status put_choice(json_t *object, const eg__mutables *mutables, size_t i)
+{
+    const eg_module *choice = mutables->unique[i];
+    json_t *json = choice_json(choice), *when = NULL;
+    EG_TRY(put(object, eg_mutable_key(choice), json));
+    EG_TRY(eg__gates_when(mutables->gates, i, &when));
+    EG_CHECK(when == NULL || json_object_set_new(json, "_when", when) == 0, EG_ENOMEM, "out of memory");
+    return EG_OK;
 }
 
 char *eg_search_space_text(eg_module *model)
@@ -189,7 +212,7 @@ char *eg_search_space_text(eg_module *model)
     eg_status status = EG_OK;
     for (size_t i = 0; i < mutables.n_unique && status == EG_OK; i++) {
         if (eg__is_choice(mutables.unique[i]))
-            status = put(object, eg_mutable_key(mutables.unique[i]), choice_json(mutables.unique[i]));
+            status = put_choice(object, &mutables, i);
     }
     eg__mutables_free(&mutables, model);
     return text_of(object, status);

@@ -179,12 +179,13 @@ static eg_tensor *follow_recomputing(const pass *p)
     return out;
 }
 
+/* Weights of choices inside this one would not be among the inputs: the innermost are those that recompute. */
 static bool recomputes(const pass *p)
 {
     const eg__binding *binding = eg__binding_of(p->choice);
     const eg_mutator *mutator = binding != NULL ? binding->mutator : NULL;
     return mutator != NULL && mutator->recompute && p->decision->tensor != NULL && p->reduction != EG_CHOICE_NONE &&
-           eg_is_a(p->choice, &eg_layer_choice_class);
+           eg_is_a(p->choice, &eg_layer_choice_class) && !eg__gates_holds(mutator->gates, p->choice);
 }
 
 eg_tensor *eg__decision_follow(const eg_decision *decision, const eg_module *choice, eg_tensor *const *in, size_t n_in,
@@ -208,13 +209,9 @@ eg_tensor *eg__decision_follow(const eg_decision *decision, const eg_module *cho
 static eg_tensor *follow_current(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in,
                                  eg_tensor **mask)
 {
-    const char *key = eg_mutable_key(choice);
-    const eg_decision *decision = eg_decisions_get(self->current, key);
-    if (decision != NULL)
-        return eg__decision_follow(decision, choice, in, n_in, mask);
-    eg_fail(EG_EINVAL, "%s choice '%s': its %s has no decision for it (forgot eg_mutator_reset?)",
-            eg_is_a(choice, &eg_layer_choice_class) ? "layer" : "input", key, self->cls->name);
-    return NULL;
+    (void)self;
+    const eg_decision *decision = eg__choice_decision(choice);
+    return decision != NULL ? eg__decision_follow(decision, choice, in, n_in, mask) : NULL;
 }
 
 /* ---- what a class that has nothing of its own does ---- */

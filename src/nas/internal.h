@@ -9,12 +9,19 @@
 
 /* ---- mutables ---- */
 
-/** Whether a decision belongs to this mutable: a layer choice or an input choice, no scope. */
+/** What kind of choice a module is. */
+typedef enum eg__kind { EG__NO_CHOICE, EG__LAYERS, EG__INPUTS, EG__VALUES } eg__kind;
+eg__kind eg__kind_of(const eg_module *m);
+/** "layer", "input" or "value". */
+const char *eg__kind_word(const eg_module *choice);
+/** Whether a decision belongs to this mutable: any choice, no scope. */
 bool eg__is_choice(const eg_module *m);
 /** Number of candidates of a choice. */
 size_t eg__choice_size(const eg_module *choice);
-/** Name of candidate i of a layer choice; where candidate i of an input choice comes from. */
+/** Name of candidate i of a layer choice; where candidate i of an input choice comes from. Not of a value choice. */
 const char *eg__choice_name(const eg_module *choice, size_t i);
+/** Name or value of candidate i. NULL for want of memory, which is not recorded. */
+json_t *eg__candidate_json(const eg_module *choice, size_t i);
 /** Gives a mutable under construction its automatic key where none was set. */
 eg_status eg__mutable_take_key(eg_module *m);
 /** What the constructors of both kinds of choices have in common, after all of their own: the value of `fixed`. */
@@ -23,7 +30,9 @@ eg_status eg__choice_take_fixed(eg_module *choice);
 void eg__choice_fix(eg_module *choice, char *value);
 /** Frees what a choice keeps beside its fields. */
 void eg__choice_forget(eg_module *choice);
-/** The forward of both kinds of choices: asks the mutator, or follows what is fixed. */
+/** The decision in force: the mutator's, or what is fixed. Lent. NULL on failure. */
+const eg_decision *eg__choice_decision(eg_module *choice);
+/** The forward of layer and input choices: asks the mutator, or follows what is fixed. */
 eg_tensor *eg__choice_forward(eg_module *choice, eg_tensor *const *in, size_t n_in);
 
 /** What ties a module to a mutator, kept in its `extension`: of every mutable of the model, and of the root. */
@@ -40,6 +49,36 @@ void eg__binding_set(eg_module *m, eg__binding *binding);
 /** Takes a module's binding away and frees it, not the mutator. */
 void eg__binding_clear(eg_module *m);
 
+/** Which value a decision chooses. EINVAL unless it is one. */
+eg_status eg__value_chosen(const eg_module *choice, const eg_decision *decision, size_t *i);
+/** "24" or "0.5". Returns `text`. */
+const char *eg__value_text(double value, char text[EG__NUMBER_TEXT_SIZE]);
+/** Whole numbers below are exact in a double. */
+#define EG__WHOLE_LIMIT 9007199254740992.0
+
+/* ---- choices inside others (gates.c) ---- */
+
+typedef struct eg_gates eg_gates;
+/** `unique`, the first mutable of each key, is lent. */
+eg_gates *eg__gates_new(eg_module *model, eg_module *const *unique, size_t n_unique);
+void eg__gates_free(eg_gates *gates);
+/** Which keys are active (active[n_unique]; never scopes): those of a choice that lies where something runs. `decide`
+ * is asked for the decision of a key that others depend on, or that is active; NULL opens nothing. */
+typedef eg_status (*eg__decide_fn)(void *payload, size_t key, const eg_decision **decision);
+eg_status eg__gates_walk(const eg_gates *gates, eg__decide_fn decide, void *payload, bool *active);
+/** The same with these decisions. */
+eg_status eg__gates_active(const eg_gates *gates, const eg_decisions *decisions, bool *active);
+/** Whether no choice lies inside another: all are active. */
+bool eg__gates_flat(const eg_gates *gates);
+/** Whether others lie inside this one. */
+bool eg__gates_holds(const eg_gates *gates, const eg_module *choice);
+/** EINVAL: says where the choice of this key, which is not active, lies. */
+eg_status eg__gates_fail_inactive(const eg_gates *gates, size_t key);
+/** The condition for a key: {"key": .., "is": [..]}, a list of such of which one has to hold, or NULL for none. */
+eg_status eg__gates_when(const eg_gates *gates, size_t key, json_t **when);
+/** False for the blocks of a repeat of closed depth that never run. */
+bool eg__may_run(const eg_module *m, const eg_module *child);
+
 /* ---- the mutables of a model ---- */
 
 typedef struct eg__found {
@@ -54,8 +93,10 @@ typedef struct eg__mutables {
     size_t n_unique;
     eg__found *found; /* every mutable, pre-order */
     size_t n_found, capacity;
+    eg_gates *gates;
 } eg__mutables;
-/** EINVAL: nested choices, one key for choices of different kinds or sizes, sources that do not come before. */
+/** EINVAL: one key for choices of different kinds or sizes, sources that do not come before, mutables with open fields.
+ */
 eg_status eg__mutables_find(eg_module *model, eg__mutables *out);
 void eg__mutables_free(eg__mutables *mutables, const eg_module *model);
 void eg__tree_free(eg_mutable_node *node, const eg_module *model);
@@ -68,6 +109,8 @@ eg_module *eg__mutator_find(const eg_mutator *mutator, const char *key);
 
 eg_status eg__decisions_copy(eg_decisions *dst, const eg_decisions *src);
 eg_status eg__decisions_copy_one(eg_decisions *dst, const char *key, const eg_decision *decision);
+/** Exchanges what both hold. */
+void eg__decisions_swap(eg_decisions *a, eg_decisions *b);
 size_t eg__decisions_size(const eg_decisions *decisions);
 const char *eg__decisions_key(const eg_decisions *decisions, size_t i);
 /** The numbers of a decision, also of a tensor: out[n]. */
@@ -78,16 +121,18 @@ eg_tensor *eg__decision_follow(const eg_decision *decision, const eg_module *cho
 /** Follows these decisions from now on (taken over). */
 void eg__mutator_follow(eg_mutator *mutator, eg_decisions *decisions);
 /** Turns off the layer choices that are named as a source of input choices and chosen by none of them: nobody would
- *  look at their outputs. Masks only. */
-void eg__decisions_drop_unused(const eg_mutator *mutator, eg_decisions *decisions);
+ *  look at their outputs. Masks only. Drops what is inactive then. */
+eg_status eg__decisions_drop_unused(const eg_mutator *mutator, eg_decisions *decisions);
+/** Drops the decisions of choices that are not active. */
+eg_status eg__decisions_drop_inactive(const eg_mutator *mutator, eg_decisions *decisions);
 
 /** The canonical JSON form of a decision for a choice; NULL on failure. */
 json_t *eg__decision_json(const eg_module *choice, const eg_decision *decision);
 /** Adds the decision that a JSON value of an architecture file means for a choice. */
 eg_status eg__decision_parse(const eg_module *choice, const json_t *value, eg_decisions *out);
-/** All decisions of an architecture for these mutables; `strict`: none may be left over. */
-eg_status eg__decisions_from_arch(eg_module *const *mutables, size_t n, const eg_arch *arch, bool strict,
-                                  eg_decisions *out);
+/** The decisions of an architecture for the active ones of these mutables; `strict`: none may be left over. */
+eg_status eg__decisions_from_arch(eg_module *const *mutables, size_t n, const eg_gates *gates, const eg_arch *arch,
+                                  bool strict, eg_decisions *out);
 const json_t *eg__arch_json(const eg_arch *arch);
 /** Takes over `value`. */
 eg_status eg__arch_put(eg_arch *arch, const char *key, json_t *value);
@@ -106,8 +151,24 @@ eg_status eg__mutator_sample(eg_mutator *mutator, eg_status (*sample)(eg_mutator
 
 /** A uniform decision for one choice. */
 eg_status eg__sample_choice(const eg_module *choice, eg_rng *rng, eg_decisions *out);
-/** One for each choice of the model. */
-eg_status eg__sample_uniform(const eg_mutator *mutator, eg_rng *rng, eg_decisions *out);
+/** One for each choice of the model, also for those that are not active. */
+eg_status eg__sample_genes(const eg_mutator *mutator, eg_rng *rng, eg_decisions *out);
+/** Of such draws the first whose meaning satisfies the constraints. `express` leaves of a draw what it means. EINVAL
+ *  after 10,000 draws. */
+typedef eg_status (*eg__express_fn)(const eg_mutator *mutator, eg_decisions *decisions);
+eg_status eg__sample_uniform(eg_mutator *mutator, eg_rng *rng, eg__express_fn express, eg_decisions *out);
+
+/* ---- constraints ---- */
+
+typedef struct eg_constraints eg_constraints;
+void eg__constraints_free(eg_constraints *constraints);
+/** Whether the decisions satisfy all; each failure is counted for eg__constraints_fail(). */
+bool eg__constraints_hold(eg_mutator *mutator, const eg_decisions *decisions);
+void eg__constraints_count_anew(eg_mutator *mutator);
+/** As many draws until it is assumed that there is nothing that satisfies them. */
+enum { EG__MAX_DRAWS = 10000 };
+/** EINVAL after so many draws: names the constraint that failed most often. */
+eg_status eg__constraints_fail(const eg_mutator *mutator, size_t draws);
 
 /* ---- strategies ---- */
 

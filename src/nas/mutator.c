@@ -94,8 +94,10 @@ eg_mutator *eg_mutator_attach(const eg_mutator_class *cls, size_t size, const vo
     mutator->tree = mutables.tree;
     mutator->mutables = mutables.unique;
     mutator->n_mutables = mutables.n_unique;
+    mutator->gates = mutables.gates;
     mutables.tree = NULL;
     mutables.unique = NULL;
+    mutables.gates = NULL;
     eg__mutables_free(&mutables, model);
     if (EG__MUTATOR_FN(mutator, build)(mutator) == EG_OK)
         return mutator;
@@ -123,6 +125,8 @@ void eg_mutator_detach(eg_mutator *mutator)
     eg__binding_clear(model);
     eg__tree_free(mutator->tree, model);
     free(mutator->mutables);
+    eg__gates_free(mutator->gates);
+    eg__constraints_free(mutator->constraints);
     eg_decisions_free(mutator->current);
     free(mutator);
     eg_module_release(model);

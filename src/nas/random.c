@@ -8,8 +8,8 @@
 eg_status eg__sample_choice(const eg_module *choice, eg_rng *rng, eg_decisions *out)
 {
     size_t n = eg__choice_size(choice);
-    bool layer = eg_is_a(choice, &eg_layer_choice_class);
-    int64_t n_chosen = layer ? 1 : eg_input_choice_n_chosen(choice);
+    bool one = eg__kind_of(choice) != EG__INPUTS;
+    int64_t n_chosen = one ? 1 : eg_input_choice_n_chosen(choice);
     bool *mask = eg__calloc(n + 1, sizeof(*mask));
     int64_t *order = eg__calloc(n + 1, sizeof(*order));
     eg_status status = mask != NULL && order != NULL ? EG_OK : EG_ENOMEM;
@@ -17,9 +17,9 @@ eg_status eg__sample_choice(const eg_module *choice, eg_rng *rng, eg_decisions *
         order[i] = (int64_t)i;
         mask[i] = n_chosen < 0 && eg_rng_below(rng, 2) == 1;
     }
-    if (status == EG_OK && layer)
+    if (status == EG_OK && one)
         mask[eg_rng_below(rng, n)] = true;
-    if (status == EG_OK && !layer && n_chosen >= 0) {
+    if (status == EG_OK && !one && n_chosen >= 0) {
         eg_rng_shuffle(rng, order, n);
         for (int64_t i = 0; i < n_chosen; i++)
             mask[order[i]] = true;
@@ -31,7 +31,7 @@ eg_status eg__sample_choice(const eg_module *choice, eg_rng *rng, eg_decisions *
     return status;
 }
 
-eg_status eg__sample_uniform(const eg_mutator *mutator, eg_rng *rng, eg_decisions *out)
+eg_status eg__sample_genes(const eg_mutator *mutator, eg_rng *rng, eg_decisions *out)
 {
     for (size_t i = 0; i < mutator->n_mutables; i++) {
         if (eg__is_choice(mutator->mutables[i]))
@@ -40,9 +40,21 @@ eg_status eg__sample_uniform(const eg_mutator *mutator, eg_rng *rng, eg_decision
     return EG_OK;
 }
 
+eg_status eg__sample_uniform(eg_mutator *mutator, eg_rng *rng, eg__express_fn express, eg_decisions *out)
+{
+    eg__constraints_count_anew(mutator);
+    for (size_t i = 0; i < EG__MAX_DRAWS; i++) {
+        EG_TRY(eg__sample_genes(mutator, rng, out)); /* in the place of those from before */
+        EG_TRY(express(mutator, out));
+        if (eg__constraints_hold(mutator, out))
+            return EG_OK;
+    }
+    return eg__constraints_fail(mutator, EG__MAX_DRAWS);
+}
+
 static eg_status sample(eg_mutator *self, eg_decisions *out)
 {
-    return eg__sample_uniform(self, eg_context_rng(self->ctx), out);
+    return eg__sample_uniform(self, eg_context_rng(self->ctx), eg__decisions_drop_inactive, out);
 }
 
 const eg_mutator_class eg_random_mutator_class = {.struct_size = sizeof(eg_mutator_class),

@@ -20,6 +20,7 @@ static eg_status fill_options(eg_strategy_options *own, const eg_strategy_option
     EG_CHECK(own->arch_weight_decay >= 0 && isfinite(own->arch_weight_decay), EG_EINVAL,
              "arch_weight_decay is %g, expected 0 (1e-3) or more", own->arch_weight_decay);
     EG_CHECK(own->warmup >= 0 && own->warmup <= 1, EG_EINVAL, "warmup is %g, expected 0 to 1", own->warmup);
+    EG_CHECK(own->constraints != NULL || own->n_constraints == 0, EG_EINVAL, "there are constraints, but no list");
     EG_CHECK(!isnan(own->grad_clip), EG_EINVAL, "grad_clip is not a number");
     if (own->grad_clip == 0)
         own->grad_clip = GRAD_CLIP;
@@ -36,6 +37,19 @@ static eg_status check_choices(eg_module *model)
         found = eg__is_choice(mutables.unique[i]);
     eg__mutables_free(&mutables, model);
     EG_CHECK(found, EG_EINVAL, "the model has no open choice");
+    return EG_OK;
+}
+
+/* The mutator has copies then, the list is the caller's. */
+static eg_status add_constraints(eg_strategy *self)
+{
+    eg_strategy_options *o = &self->options;
+    for (size_t i = 0; i < o->n_constraints; i++) {
+        const eg_constraint *c = &o->constraints[i];
+        EG_TRY(eg_mutator_add_constraint(self->mutator, c->name, c->holds, c->payload));
+    }
+    o->constraints = NULL;
+    o->n_constraints = 0;
     return EG_OK;
 }
 
@@ -63,7 +77,8 @@ eg_strategy *eg_strategy_new(const eg_strategy_class *cls, eg_module *model, eg_
                               .host = host,
                               .options = own};
     strategy->options.choice = eg__strdup(own.choice);
-    if ((strategy->options.choice != NULL || own.choice == NULL) && cls->start(strategy) == EG_OK)
+    if ((strategy->options.choice != NULL || own.choice == NULL) && cls->start(strategy) == EG_OK &&
+        add_constraints(strategy) == EG_OK)
         return strategy;
     eg_strategy_free(strategy);
     return NULL;

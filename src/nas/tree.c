@@ -20,6 +20,7 @@ void eg__tree_free(eg_mutable_node *node, const eg_module *model)
 
 void eg__mutables_free(eg__mutables *mutables, const eg_module *model)
 {
+    eg__gates_free(mutables->gates);
     eg__tree_free(mutables->tree, model);
     for (size_t i = 0; i < mutables->n_found; i++)
         free(mutables->found[i].path);
@@ -37,14 +38,6 @@ typedef struct parser {
     eg__map keys;     /* key -> its first mutable */
 } parser;
 
-/* Where the walk is. */
-typedef struct place {
-    eg_mutable_node *scope;  /* the node that mutables found here belong under */
-    const char *path;        /* of the parent */
-    const eg_module *choice; /* the choice that encloses this place, or NULL */
-    const char *choice_path;
-} place;
-
 /* Mutables that share a key share its decision, so they must be alike. */
 static eg_status check_same_key(const parser *p, const eg_module *m, const char *path)
 {
@@ -57,10 +50,8 @@ static eg_status check_same_key(const parser *p, const eg_module *m, const char 
         if (p->out->found[i].module == first)
             first_path = p->out->found[i].path;
     }
-    bool layer[2] = {eg_is_a(first, &eg_layer_choice_class), eg_is_a(m, &eg_layer_choice_class)};
-    EG_CHECK(eg__is_choice(first) == eg__is_choice(m) && layer[0] == layer[1], EG_EINVAL,
-             "key '%s' is that of a %s at '%s' and of a %s at '%s'", key, first->cls->name, first_path, m->cls->name,
-             path);
+    EG_CHECK(eg__kind_of(first) == eg__kind_of(m), EG_EINVAL, "key '%s' is that of a %s at '%s' and of a %s at '%s'",
+             key, first->cls->name, first_path, m->cls->name, path);
     if (!eg__is_choice(m))
         return EG_OK;
     size_t size[2] = {eg__choice_size(first), eg__choice_size(m)};
@@ -103,50 +94,41 @@ static eg_mutable_node *add_node(parser *p, eg_mutable_node *parent, eg_module *
     return node;
 }
 
-static eg_status parse_mutable(parser *p, const place *at, eg_module *m, const char *path, eg_mutable_node **node)
+static eg_status parse_mutable(parser *p, eg_mutable_node **under, eg_module *m, const char *path)
 {
     const char *key = eg_mutable_key(m);
     if (key == NULL || *key == '\0')
         return eg_fail(EG_EINVAL, "the %s at '%s' has no key", m->cls->name, path);
-    EG_CHECK(at->choice == NULL, EG_EINVAL, "nested search space: '%s' (at '%s') lies inside '%s' (at '%s')", key, path,
-             eg_mutable_key(at->choice), at->choice_path);
+    EG_CHECK(m->open == NULL, EG_EINVAL, "the %s '%s' has an open field, expected constants in what decides",
+             m->cls->name, key);
     EG_TRY(check_same_key(p, m, path));
     char *own_path = eg__strdup(path);
     if (own_path == NULL)
         return EG_ENOMEM;
-    *node = add_node(p, at->scope, m, own_path);
-    if (*node == NULL)
+    *under = add_node(p, *under, m, own_path);
+    if (*under == NULL)
         return eg_error_last()->code;
     if (eg__map_find(&p->keys, key) == NULL)
         EG_TRY(eg__map_put(&p->keys, key, m));
     return eg_is_a(m, &eg_input_choice_class) ? check_sources(p, m) : EG_OK;
 }
 
-static eg_status parse(parser *p, const place *at, eg_module *m, const char *path)
+/* What is found inside a mutable belongs under its node, other mutables under `under`. */
+static eg_status parse(parser *p, eg_mutable_node *under, eg_module *m, const char *path)
 {
     bool fresh;
     EG_TRY(eg__ptr_map_add(&p->seen, m, &fresh));
     if (!fresh)
         return EG_OK;
-    place inside = *at;
-    inside.path = path;
-    if (eg_is_a(m, &eg_mutable_class)) {
-        eg_mutable_node *node = NULL;
-        EG_TRY(parse_mutable(p, at, m, path, &node));
-        if (eg__is_choice(m)) {
-            inside.choice = m;
-            inside.choice_path = path;
-        } else {
-            inside.scope = node;
-        }
-    }
+    if (eg_is_a(m, &eg_mutable_class))
+        EG_TRY(parse_mutable(p, &under, m, path));
     for (size_t i = 0; i < eg_module_n_children(m); i++) {
         const char *name;
         eg_module *child = eg_module_child_at(m, i, &name);
         if (child == NULL)
             continue;
         char *child_path = eg__format("%s%s%s", path, *path != '\0' ? "." : "", name);
-        eg_status status = child_path != NULL ? parse(p, &inside, child, child_path) : EG_ENOMEM;
+        eg_status status = child_path != NULL ? parse(p, under, child, child_path) : EG_ENOMEM;
         free(child_path);
         EG_TRY(status);
     }
@@ -157,14 +139,17 @@ eg_status eg__mutables_find(eg_module *model, eg__mutables *out)
 {
     parser p = {.out = out, .model = model};
     *out = (eg__mutables){.tree = eg__calloc(1, sizeof(*out->tree))};
-    eg_status status = out->tree != NULL ? parse(&p, &(place){.scope = out->tree, .path = ""}, model, "") : EG_ENOMEM;
+    eg_status status = out->tree != NULL ? parse(&p, out->tree, model, "") : EG_ENOMEM;
     if (status == EG_OK) {
         out->unique = eg__calloc(p.keys.n + 1, sizeof(*out->unique));
         status = out->unique != NULL ? EG_OK : EG_ENOMEM;
     }
-    if (status == EG_OK)
+    if (status == EG_OK) {
         out->n_unique = eg__tree_unique(out->tree, out->unique, 0);
-    else
+        out->gates = eg__gates_new(model, out->unique, out->n_unique);
+        status = out->gates != NULL ? EG_OK : EG_ENOMEM;
+    }
+    if (status != EG_OK)
         eg__mutables_free(out, model);
     eg__ptr_map_free(&p.seen);
     eg__map_free(&p.keys);

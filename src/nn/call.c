@@ -6,15 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What this layer keeps in a context. */
-typedef struct nn_state {
-    eg_module *running; /* whose forward is under way, innermost; lent */
-    uint64_t last_hook;
-} nn_state;
-
-static nn_state *state_of(eg_context *ctx)
+static void free_state(eg_context *ctx, void *memory)
 {
-    return eg__context_slot(ctx, EG__SLOT_NN, sizeof(nn_state), NULL);
+    (void)ctx;
+    eg__nn_state *state = memory;
+    for (size_t i = 0; i < state->n_open_values; i++)
+        eg_module_release(state->open_values[i]);
+    free(state->open_values);
+}
+
+eg__nn_state *eg__nn_state_of(eg_context *ctx)
+{
+    return eg__context_slot(ctx, EG__SLOT_NN, sizeof(eg__nn_state), free_state);
 }
 
 /* ---- the path ---- */
@@ -43,7 +46,7 @@ static bool find_name(eg_module *parent, const eg_module *m, char *text, size_t 
 }
 
 /* A module that its caller does not hold goes by the name it has elsewhere. The first one called is the root. */
-static eg_status push(nn_state *state, const eg_module *m)
+static eg_status push(eg__nn_state *state, const eg_module *m)
 {
     char name[NAME_SIZE] = "";
     if (state->running != NULL && state->running != m && !find_name(state->running, m, name, sizeof(name)))
@@ -76,7 +79,7 @@ static eg_tensor *run_hooks(eg_module *m, bool before, eg_tensor *t)
 static eg_status add_hook(eg_module *m, eg_hook_fn fn, void *payload, bool before, uint64_t *id)
 {
     EG_CHECK(m != NULL && fn != NULL, EG_EINVAL, "module or function is NULL");
-    nn_state *state = state_of(m->ctx);
+    eg__nn_state *state = eg__nn_state_of(m->ctx);
     if (state == NULL)
         return EG_ENOMEM;
     EG_TRY(eg__grow(&m->hooks, &m->hooks_capacity, m->n_hooks + 1, sizeof(*m->hooks)));
@@ -122,13 +125,27 @@ static eg_status run_around(eg_module *m, bool before)
     return EG_OK;
 }
 
+/* Open fields get the values in force. */
+static eg_status narrow(eg_module *m, bool shapes, eg__narrowed *narrowed)
+{
+    eg_status status = eg__open_narrow(m, NULL, NULL, shapes ? EG__NARROW_SHAPES : EG__NARROW_PARTS, narrowed);
+    if (status != EG_OK)
+        return eg__op_fail(status, m->cls->name, eg__call_path(m->ctx));
+    eg__open_enter(m, narrowed);
+    return EG_OK;
+}
+
 static eg_tensor *run_forward(eg_module *m, eg__forward_fn forward, eg_tensor *const *in, size_t n_in)
 {
+    bool shapes = n_in > 0 && eg_tensor_is_shape_only(in[0]);
+    eg__narrowed narrowed = {0};
     eg_status status = run_around(m, true);
     if (status == EG_OK && m->n_reparams > 0)
-        status = eg__reparams_compute(m, m->training && !eg__is_repeating(m->ctx) &&
-                                             !(n_in > 0 && eg_tensor_is_shape_only(in[0])));
+        status = eg__reparams_compute(m, m->training && !eg__is_repeating(m->ctx) && !shapes);
+    if (status == EG_OK && m->open != NULL)
+        status = narrow(m, shapes, &narrowed);
     eg_tensor *out = status == EG_OK ? forward(m, in, n_in) : NULL;
+    eg__open_leave(m, &narrowed);
     eg__reparams_clear(m);
     if (run_around(m, false) != EG_OK)
         return NULL;
@@ -190,7 +207,7 @@ static eg_tensor *no_module(eg_tensor *const *in, size_t n_in)
     eg_context *ctx = NULL;
     for (size_t i = 0; in != NULL && i < n_in && ctx == NULL; i++)
         ctx = in[i] == NULL ? NULL : in[i]->ctx;
-    nn_state *state = ctx == NULL ? NULL : state_of(ctx);
+    eg__nn_state *state = ctx == NULL ? NULL : eg__nn_state_of(ctx);
     eg_module *caller = state == NULL ? NULL : state->running;
     if (caller == NULL || eg_error_last()->code != EG_OK)
         return eg__null("eg_call", "module");
@@ -209,7 +226,7 @@ eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor 
         if (in[i] == NULL)
             return eg__null(m->cls->name, "an input");
     }
-    nn_state *state = state_of(m->ctx);
+    eg__nn_state *state = eg__nn_state_of(m->ctx);
     size_t mark = state == NULL ? SIZE_MAX : eg__scope_enter(m->ctx);
     if (mark == SIZE_MAX)
         return NULL;

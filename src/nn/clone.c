@@ -71,6 +71,8 @@ static eg_status copy_contents(memo *seen, eg_module *dst, eg_module *src)
     for (size_t i = 0; i < src->n_slots; i++)
         EG_TRY(copy_slot(seen, dst, src, &src->slots[i]));
     EG_TRY(eg__reparams_copy(dst, src));
+    if (src->open != NULL)
+        EG_TRY(eg__open_make(dst));
     for (const eg_class *c = src->cls; c != NULL; c = c->super) {
         if (c->copy != NULL)
             return c->copy(dst, src);

@@ -1,5 +1,5 @@
 /*
- * Sequential and ModuleList.
+ * Sequential, Repeat and ModuleList.
  */
 #include "nn/internal.h"
 
@@ -15,29 +15,29 @@ static eg__forward_fn fused(const eg_module *norm, const eg_module *relu)
                                           : NULL;
 }
 
-/* The child in the first filled slot from *i on, which moves behind it; NULL at the end. */
-static eg_module *next_child(const eg_module *m, size_t *i)
+/* The child in the first filled slot from *i on, which moves behind it; NULL at slot `end`. */
+static eg_module *next_child(const eg_module *m, size_t *i, size_t end)
 {
-    while (*i < m->n_slots) {
+    while (*i < EG_MIN(m->n_slots, end)) {
         eg_slot *slot = &m->slots[(*i)++];
-        if (slot->kind == EG_SLOT_CHILD && *eg__slot_child(slot) != NULL)
+        if (slot->kind == EG_SLOT_CHILD && *eg__slot_child(slot) != NULL && eg__open_slot(m, *i - 1) == NULL)
             return *eg__slot_child(slot);
     }
     return NULL;
 }
 
-/* Runs the children up to `end`, which is NULL for all. */
-static eg_tensor *run_until(eg_module *self, eg_tensor *in, const eg_module *end)
+/* Runs the children in the slots before `end`. */
+static eg_tensor *run_until(eg_module *self, eg_tensor *in, size_t end)
 {
     const eg__autograd *autograd = eg__autograd_of(self->ctx);
     if (autograd == NULL)
         return NULL;
     eg_tensor *x = in;
     eg_module *child;
-    for (size_t i = 0; x != NULL && (child = next_child(self, &i)) != end;) {
+    for (size_t i = 0; x != NULL && (child = next_child(self, &i, end)) != NULL;) {
         size_t after = i;
-        const eg_module *next = autograd->sink == NULL ? next_child(self, &after) : NULL;
-        eg__forward_fn both = next != NULL && next != end ? fused(child, next) : NULL;
+        const eg_module *next = autograd->sink == NULL ? next_child(self, &after, end) : NULL;
+        eg__forward_fn both = next != NULL ? fused(child, next) : NULL;
         eg_tensor *y = eg__module_call_with(child, both != NULL ? both : eg__class_forward(child->cls),
                                             (eg_tensor *const[]){x}, 1);
         if (both != NULL)
@@ -53,14 +53,15 @@ static eg_tensor *run_until(eg_module *self, eg_tensor *in, const eg_module *end
 static eg_tensor *forward(eg_module *self, eg_tensor *const *in, size_t n_in)
 {
     (void)n_in;
-    return run_until(self, in[0], NULL);
+    return run_until(self, in[0], self->n_slots);
 }
 
-static eg_module *last_child(const eg_module *m)
+/* The slot of the last child; m->n_slots when there is none. */
+static size_t last_child(const eg_module *m)
 {
-    eg_module *last = NULL, *child;
-    for (size_t i = 0; (child = next_child(m, &i)) != NULL;)
-        last = child;
+    size_t last = m->n_slots;
+    for (size_t i = 0; next_child(m, &i, m->n_slots) != NULL;)
+        last = i - 1;
     return last;
 }
 
@@ -69,8 +70,10 @@ eg_batch_norm2d *eg__last_norm(eg_module *m)
     const eg__autograd *autograd = eg__autograd_of(m->ctx);
     if (m->cls != &eg_sequential_class || m->n_hooks > 0 || !eg_is_recording(m->ctx) || autograd->sink != NULL)
         return NULL;
-    eg_module *last = last_child(m);
-    bool plain = last != NULL && last->cls == &eg_batch_norm2d_class && last->n_hooks == 0 && last->training;
+    size_t at = last_child(m);
+    eg_module *last = at < m->n_slots ? *eg__slot_child(&m->slots[at]) : NULL;
+    bool plain = last != NULL && last->cls == &eg_batch_norm2d_class && last->n_hooks == 0 && last->training &&
+                 last->open == NULL;
     eg_batch_norm2d *norm = plain ? (eg_batch_norm2d *)last : NULL;
     return norm != NULL && !norm->relu ? norm : NULL;
 }
@@ -88,6 +91,64 @@ eg_tensor *eg__call_before_norm(eg_module *m, eg_tensor *const *in, size_t n_in)
 
 EG_NAMED_CLASS(eg_sequential, "Sequential", .forward = forward,
                .fields = EG_FIELDS(EG_MODULES_FIELD(eg_sequential), EG_NAMED_FIELD(eg_sequential)));
+
+/* ---- the first of several ---- */
+
+/* The slot of block i; m->n_slots when there is none. */
+static size_t block_slot(const eg_module *m, size_t i)
+{
+    for (size_t k = 0; k < m->n_slots; k++) {
+        if (m->slots[k].kind == EG_SLOT_CHILD && eg__open_slot(m, k) == NULL && i-- == 0)
+            return k;
+    }
+    return m->n_slots;
+}
+
+size_t eg__repeat_size(const eg_module *m)
+{
+    size_t n = 0;
+    while (block_slot(m, n) < m->n_slots)
+        n++;
+    return n;
+}
+
+eg_module *eg__repeat_block(const eg_module *m, size_t i)
+{
+    size_t slot = block_slot(m, i);
+    return slot < m->n_slots ? *eg__slot_child(&m->slots[slot]) : NULL;
+}
+
+void eg__repeat_cut(eg_module *m)
+{
+    eg_repeat *repeat = (eg_repeat *)m;
+    size_t slot;
+    while (repeat->depth >= 0 && (slot = block_slot(m, (size_t)repeat->depth)) < m->n_slots)
+        eg__slot_remove(m, &m->slots[slot]);
+    repeat->depth = -1;
+}
+
+static eg_status repeat_build(eg_module *self)
+{
+    const eg_repeat *repeat = (const eg_repeat *)self;
+    size_t n = eg__repeat_size(self);
+    EG_CHECK(repeat->depth <= (int64_t)n, EG_EINVAL, "Repeat: 'depth' is %lld, but there are %zu modules",
+             (long long)repeat->depth, n);
+    return EG_OK;
+}
+
+static eg_tensor *repeat_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
+{
+    (void)n_in;
+    int64_t depth = ((const eg_repeat *)self)->depth;
+    return run_until(self, in[0], depth < 0 ? self->n_slots : block_slot(self, (size_t)depth));
+}
+
+EG_NAMED_CLASS(eg_repeat, "Repeat", .build = repeat_build, .forward = repeat_forward,
+               .fields = EG_FIELDS(EG_MODULES_FIELD(eg_repeat), EG_NAMED_FIELD(eg_repeat),
+                                   EG_INT(eg_repeat, depth, EG_AT_LEAST(-1), .def = -1,
+                                          .help = "how many of the modules run, -1 = all")));
+
+/* ---- held for others ---- */
 
 EG_NAMED_CLASS(eg_module_list, "ModuleList",
                .fields = EG_FIELDS(EG_MODULES_FIELD(eg_sequential), EG_NAMED_FIELD(eg_sequential)));

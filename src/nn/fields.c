@@ -121,7 +121,7 @@ static eg_status check_enum(const eg_module *m, const eg_field *field)
     return EG_OK;
 }
 
-static eg_status check(eg_module *m, const eg_field *field)
+eg_status eg__field_check(eg_module *m, const eg_field *field)
 {
     switch (field->type) {
     case EG_FIELD_INT:
@@ -156,8 +156,10 @@ eg_status eg__fields_init(eg_module *m)
             status = EG_ENOMEM;
     }
     for (size_t i = 0; status == EG_OK && (field = eg__field_at(m->cls, i)) != NULL; i++) {
+        if (eg__open_take(m, field, &status))
+            continue;
         fill_default(m, field);
-        status = check(m, field);
+        status = eg__field_check(m, field);
     }
     return status;
 }
@@ -171,6 +173,31 @@ void eg__fields_free(eg_module *m)
             VALUE(const char *, m, field) = NULL;
         }
     }
+}
+
+/* ---- numbers ---- */
+
+bool eg__field_is_number(const eg_field *field)
+{
+    return field->type == EG_FIELD_INT || field->type == EG_FIELD_HW || field->type == EG_FIELD_FLOAT ||
+           field->type == EG_FIELD_OPT_FLOAT;
+}
+
+double eg__field_number(const eg_module *m, const eg_field *field)
+{
+    if (field->type == EG_FIELD_FLOAT)
+        return VALUE(double, m, field);
+    return field->type == EG_FIELD_OPT_FLOAT ? VALUE(eg_opt_f64, m, field).value : (double)VALUE(int64_t, m, field);
+}
+
+void eg__field_set_number(eg_module *m, const eg_field *field, double value)
+{
+    if (field->type == EG_FIELD_FLOAT)
+        VALUE(double, m, field) = value;
+    else if (field->type == EG_FIELD_OPT_FLOAT)
+        VALUE(eg_opt_f64, m, field) = EG_F64(value);
+    else
+        VALUE(int64_t, m, field) = (int64_t)value;
 }
 
 /* ---- copies and comparison ---- */
@@ -194,6 +221,12 @@ static size_t field_size(eg_field_type type)
     default:
         return 0;
     }
+}
+
+void eg__field_lend(void *dst, const eg_module *src, const eg_field *field)
+{
+    size_t size = field->type == EG_FIELD_TEXT ? sizeof(const char *) : field_size(field->type);
+    memcpy((char *)dst + field->offset, at(src, field), size);
 }
 
 eg_status eg__fields_copy(eg_module *dst, const eg_module *src)

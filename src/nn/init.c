@@ -37,6 +37,8 @@ static void fill(eg_tensor *t, draw_fn draw, double a, double b)
 {
     int64_t index[EG_MAX_DIMS] = {0}, n = eg_tensor_numel(t);
     eg_rng *rng = eg_context_rng(t->ctx);
+    if (eg__is_dry(t->ctx))
+        return; /* there is no memory */
     for (int64_t i = 0; i < n; i++) {
         int64_t place = 0;
         for (int d = 0; d < t->shape.ndim; d++)

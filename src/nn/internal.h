@@ -28,6 +28,18 @@ struct eg_hook {
     bool before; /* a pre-hook */
 };
 
+/* ---- in the context ---- */
+
+/** What this layer keeps in a context. */
+typedef struct eg__nn_state {
+    eg_module *running; /* whose forward is under way, innermost; lent */
+    uint64_t last_hook;
+    eg_module **open_values; /* owned, what handles mean */
+    size_t n_open_values, open_capacity;
+} eg__nn_state;
+/** NULL on ENOMEM. */
+eg__nn_state *eg__nn_state_of(eg_context *ctx);
+
 /* ---- classes ---- */
 
 /** What runs when a module of this class is called: the nearest function up the chain of super classes. Never NULL. */
@@ -51,6 +63,14 @@ eg_status eg__fields_copy(eg_module *dst, const eg_module *src);
 bool eg__fields_equal(const eg_module *a, const eg_module *b);
 /** Whether a field has its default value. Lists always do. */
 bool eg__field_is_default(const eg_module *m, const eg_field *field);
+/** The number in a field of a number, and another in its place. */
+double eg__field_number(const eg_module *m, const eg_field *field);
+void eg__field_set_number(eg_module *m, const eg_field *field, double value);
+bool eg__field_is_number(const eg_field *field);
+/** Whether its value is in the field's range. */
+eg_status eg__field_check(eg_module *m, const eg_field *field);
+/** Copies a field as it stands, texts by their address. */
+void eg__field_lend(void *dst, const eg_module *src, const eg_field *field);
 /** Appends the value as Python would write it: 3, (3, 1), 1e-05, True, 'text'. */
 void eg__field_print(const eg_module *m, const eg_field *field, eg__buf *buf);
 /** The shortest text that reads back as `value`, as Python's repr: "0.1", "1e-05", "2.0". Returns `text`. */
@@ -80,6 +100,64 @@ typedef struct eg__conv2d_text {
 void eg__describe_conv2d(const eg__conv2d_text *c, char *text, size_t size);
 /** EINVAL unless both numbers of channels are multiples of `groups`; `name` is the class's. */
 eg_status eg__check_groups(const char *name, int64_t in_channels, int64_t out_channels, int64_t groups);
+
+/* ---- open fields (open.c) ---- */
+
+/** What a module that stands for a number can be asked. */
+typedef struct eg_open_class {
+    size_t (*size)(const eg_module *self);
+    double (*value)(const eg_module *self, size_t i); /* exact where it is whole */
+    eg_status (*current)(eg_module *self, size_t *i); /* the one in force */
+} eg__open_class;
+/** NULL for a module that stands for no number. */
+const eg__open_class *eg__open_class_of(const eg_module *m);
+/** The largest of its values. */
+double eg__open_largest(const eg_module *value);
+
+/** A number that means this module, which the context takes over (also on failure) until it ends: exact in an int64_t
+ *  and in a double, and too large for any size. For NULL, or when memory is short, one that constructors refuse. */
+int64_t eg__open_handle(eg_context *ctx, eg_module *value);
+/** Makes a field open whose value is a handle; false when it is none. */
+bool eg__open_take(eg_module *m, const eg_field *field, eg_status *status);
+/** The module that decides the field; NULL when it is not open. */
+eg_module *eg__open_field(const eg_module *m, const char *field);
+/** The field that child slot i opens; NULL when it opens none. */
+const eg_field *eg__open_slot(const eg_module *m, size_t i);
+/** Makes and frees the record that a module with open fields has. */
+eg_status eg__open_make(eg_module *m);
+void eg__open_free(eg_module *m);
+/** The shapes that the tensors of m's slots have with these values (by slot; 0 for those that open no field); ndim -1
+ *  where nothing changes. Lent, until the next call. NULL on failure. */
+const eg_shape *eg__open_shapes(const eg_module *m, const double *values);
+
+/** What a module is with certain values in its open fields: of each of its slots the value (of an open field's) and the
+ *  tensor (of one that becomes smaller, else NULL). All-zero is empty. */
+typedef struct eg__narrowed {
+    size_t n; /* slots */
+    double *values;
+    eg_tensor **tensors;
+    bool active; /* they are in place, what `tensors` holds is the whole */
+} eg__narrowed;
+/** Which value (its number) stands for an open field; NULL function: that in force. */
+typedef eg_status (*eg__open_choose_fn)(void *payload, eg_module *value, size_t *i);
+/** Finds the values. Tensors: parts that are recorded, or shapes only; with `copies` numbers of their own, kept. */
+typedef enum eg__narrow_mode { EG__NARROW_PARTS, EG__NARROW_SHAPES, EG__NARROW_COPIES } eg__narrow_mode;
+eg_status eg__open_narrow(eg_module *m, eg__open_choose_fn choose, void *payload, eg__narrow_mode mode,
+                          eg__narrowed *out);
+/** Puts parts in the place of the whole while forward runs, and back. */
+void eg__open_enter(eg_module *m, eg__narrowed *narrowed);
+void eg__open_leave(eg_module *m, eg__narrowed *narrowed);
+/** The values become constants, the copies the module's own tensors; nothing is open any more. */
+void eg__open_close(eg_module *m, eg__narrowed *narrowed);
+/** Frees copies that were not used. */
+void eg__narrowed_free(eg__narrowed *narrowed);
+
+/** The number of blocks of an eg_repeat. */
+size_t eg__repeat_size(const eg_module *m);
+/** Block i. */
+eg_module *eg__repeat_block(const eg_module *m, size_t i);
+/** Drops the blocks that do not run. */
+void eg__repeat_cut(eg_module *m);
 
 /* ---- slots (slots.c) ---- */
 

@@ -188,6 +188,7 @@ static void destroy(eg_module *m, bool built)
         c->finalize(m);
     eg__fields_free(m);
     eg__reparams_free(m);
+    eg__open_free(m);
     free(m->hooks);
     free(m->name);
     free(m);

@@ -24,7 +24,9 @@ typedef struct recorder {
     eg_trace *trace;
     uint64_t last_id;
     eg__ptr_map parameters; /* of the model */
-    eg_tensor **leaves;     /* numbered tensors that nothing in the run computed; kept */
+    eg__ptr_map parts;      /* of parameters -> the whole */
+    eg__ptr_map counted;    /* parameters of which the whole or a part was used */
+    eg_tensor **leaves;     /* numbered tensors that nothing in the run computed; kept, as parts are */
     size_t n_leaves, leaves_capacity;
     eg__modes modes;
 } recorder;
@@ -36,12 +38,30 @@ static uint64_t saturating_add(uint64_t a, uint64_t b)
 
 /* ---- recording ---- */
 
-static eg_status number_leaf(recorder *r, eg_tensor *t, int64_t *params)
+static eg_status keep(recorder *r, eg_tensor *t)
 {
     EG_TRY(eg__grow(&r->leaves, &r->leaves_capacity, r->n_leaves + 1, sizeof(eg_tensor *)));
     r->leaves[r->n_leaves++] = eg_tensor_keep(t);
+    return EG_OK;
+}
+
+/* What a module with open fields runs with: each call has its own parts, which count once. */
+static eg_status on_part(void *payload, eg_tensor *part, eg_tensor *whole)
+{
+    recorder *r = payload;
+    EG_TRY(keep(r, part));
+    return eg__ptr_map_put(&r->parts, part, whole);
+}
+
+static eg_status number_leaf(recorder *r, eg_tensor *t, int64_t *params)
+{
+    void **whole = eg__ptr_map_find(&r->parts, t);
+    bool fresh = false;
+    if (whole != NULL || eg__ptr_map_find(&r->parameters, t) != NULL)
+        EG_TRY(eg__ptr_map_add(&r->counted, whole != NULL ? *whole : t, &fresh));
+    EG_TRY(keep(r, t));
     t->trace_id = ++r->last_id;
-    if (eg__ptr_map_find(&r->parameters, t) != NULL)
+    if (fresh)
         *params += eg_tensor_numel(t);
     return EG_OK;
 }
@@ -98,6 +118,8 @@ static void end_recorder(recorder *r)
     }
     free(r->leaves);
     eg__ptr_map_free(&r->parameters);
+    eg__ptr_map_free(&r->parts);
+    eg__ptr_map_free(&r->counted);
 }
 
 static eg_status make_inputs(recorder *r, eg_context *ctx, const eg_shape *shapes, size_t n, eg_tensor **in)
@@ -125,7 +147,7 @@ static eg_status note_outputs(eg_trace *trace, const eg_tensor *out)
 
 static eg_status run_model(recorder *r, eg_module *m, eg_tensor *const *in, size_t n_in)
 {
-    const eg__trace_sink sink = {.payload = r, .on_op = on_op};
+    const eg__trace_sink sink = {.payload = r, .on_op = on_op, .on_part = on_part};
     const eg__trace_sink *outer;
     EG_TRY(eg__trace_set(m->ctx, &sink, &outer));
     eg_tensor *out = eg_module_call(m, in, n_in);

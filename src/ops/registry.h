@@ -80,6 +80,7 @@
     X(flatten)                                                                                                         \
     X(permute)                                                                                                         \
     X(slice)                                                                                                           \
+    X(narrow)                                                                                                          \
     X(concat)                                                                                                          \
     X(pad)                                                                                                             \
     X(cross_entropy)                                                                                                   \
@@ -187,6 +188,10 @@ typedef struct eg__shape_attrs { /* reshape: the sizes; permute: the order */
     eg_shape shape;
 } eg__shape_attrs;
 
+typedef struct eg__narrow_attrs {
+    eg_shape shape; /* of the part */
+} eg__narrow_attrs;
+
 typedef struct eg__flatten_attrs {
     int start, end;
 } eg__flatten_attrs;
@@ -207,6 +212,9 @@ typedef struct eg__cross_entropy_attrs {
 } eg__cross_entropy_attrs;
 
 /* ---- operations that have no public function ---- */
+
+/** The part of a parameter that has this shape: first entries of dimensions 0 and 1, those in the middle of others. */
+eg_tensor *eg__narrow(eg_tensor *x, eg_shape shape);
 
 /** sum (eg_none: nothing) + weights[index] * x; sum where x is eg_none. `consume`: nobody reads `sum` any more, its
  *  memory may become the result's. */

@@ -83,6 +83,7 @@ MAKES(input_choice_keys, eg_module, eg_input_choice(ctx, .choose_from = EG_KEYS(
 MAKES(layer_choice_fixed, eg_module, eg_layer_choice(ctx, GAINS_ABC(ctx), .key = "op", .fixed = "[0.25, 0.5, 0.25]"),
       eg_module_release)
 MAKES(input_choice_fixed, eg_module, eg_input_choice(ctx, .n_candidates = 3, .fixed = "[0, 2]"), eg_module_release)
+MAKES(value_choice, eg_module, eg_linear(ctx, 2, eg_value_choice(ctx, EG_VALUES(2, 3), .key = "w")), eg_module_release)
 MAKES(scope, eg_module, eg_new(part, ctx, .key = "cell", EG_MODULES(make_gain(ctx, 2))), eg_module_release)
 MAKES(clone, eg_module, eg_module_clone(w->model), eg_module_release)
 
@@ -396,6 +397,7 @@ static const alloc_row rows[] = {
     {"eg_input_choice_class (keys)", input_choice_keys, false},
     {"eg_layer_choice_class (fixed)", layer_choice_fixed, true},
     {"eg_input_choice_class (fixed)", input_choice_fixed, true},
+    {"eg_value_choice_class", value_choice, false},
     {"eg_mutable_scope_class", scope, false},
     {"eg_module_clone (mutables)", clone, false},
     {"eg_arch_new", arch_new, false},

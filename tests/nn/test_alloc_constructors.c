@@ -194,6 +194,7 @@ LAYER(upsample, eg_upsample(ctx, .scale_factor = 2, .mode = EG_BILINEAR))
 LAYER(pixel_shuffle, eg_pixel_shuffle(ctx, 1))
 LAYER(pixel_unshuffle, eg_pixel_unshuffle(ctx, 2))
 LAYER(linear, eg_linear(ctx, 4, 3))
+LAYER(repeat, eg_repeat(ctx, EG_MODULES(eg_relu(ctx), eg_tanh(ctx), eg_relu(ctx)), .depth = 2))
 LAYER(multihead_attention, eg_sequential(ctx, EG_MODULES(eg_flatten(ctx, 1, 2), eg_multihead_attention(ctx, 4, 2))))
 LAYER(lstm, eg_sequential(ctx, EG_MODULES(eg_flatten(ctx, 1, 2),
                                           eg_lstm(ctx, 4, 3, .num_layers = 2, .dropout = 0.5, .bidirectional = true))))
@@ -656,6 +657,7 @@ static const alloc_row rows[] = {
     {"eg_pixel_unshuffle_class", pixel_unshuffle, false},
     {"eg_linear_class", linear, false},
     {"eg_embedding_class", embedding, false},
+    {"eg_repeat_class", repeat, false},
     {"eg_multihead_attention_class", multihead_attention, false},
     {"eg_lstm_class", lstm, false},
     {"eg_gru_class", gru, false},

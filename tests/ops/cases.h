@@ -420,6 +420,15 @@ static eg_tensor *run_slice(eg_tensor *const *in, const op_case *c)
     return eg_slice(in[0], (int)c->p[0], c->p[1], c->p[2], c->p[3]);
 }
 
+/* p: the shape. */
+static eg_tensor *run_narrow(eg_tensor *const *in, const op_case *c)
+{
+    eg_shape shape = {.ndim = eg_tensor_ndim(in[0])};
+    for (int d = 0; d < shape.ndim; d++)
+        shape.dims[d] = c->p[d];
+    return eg__narrow(in[0], shape);
+}
+
 /* p: size, dim. The pieces go back in reverse order, the second left out. */
 static eg_tensor *run_split(eg_tensor *const *in, const op_case *c)
 {
@@ -889,6 +898,8 @@ static const op_case op_cases[] = {
     {"slice", "channels", run_slice, "n", {S(2, 24, 3, 2)}, {1, 3, -2, 1}, {0}},
     {"slice", "far step", run_slice, "n", {S(2, 6)}, {0, 1, INT64_MAX, INT64_MAX}, {0}},
     {"slice", "every third", run_slice, "n", {S(3, 7)}, {-1, 0, INT64_MAX, 3}, {0}},
+    {"narrow", "window", run_narrow, "n", {S(5, 4, 5, 4)}, {3, 2, 3, 1}, {0}},
+    {"narrow", "rows", run_narrow, "n", {S(5, 3)}, {2, 3}, {0}},
     {"slice", "split", run_split, "n", {S(2, 7, 3, 2)}, {3, 1}, {0}},
     {"concat", "channels", run_concat, "nnn", {S(2, 1, 4, 3), S(2, 3, 4, 3), S(2, 24, 4, 3)}, {3, 1}, {0}},
     {"concat", "samples", run_concat, "nn", {S(2, 3, 4, 3), S(1, 3, 4, 3)}, {2, 0}, {0}},

@@ -3,7 +3,8 @@
  *
  * The first `population` candidates are uniform. After that each new one is, in turn, a mutation or a uniform
  * crossover of the best seen so far (Guo et al. 2020, section 3.4, without their rounds); where no new one is found
- * that way, a uniform one again. No candidate is evaluated twice, and a space that has no new ones ends the search.
+ * that way, a uniform one again. No candidate is evaluated twice, and a space that has no new ones (that the
+ * constraints allow) ends the search.
  */
 #include "nas/internal.h"
 
@@ -23,6 +24,7 @@ typedef struct evolution {
     eg__map seen;          /* texts of architectures */
     candidate *candidates; /* best first */
     size_t n, capacity;
+    bool exhausted; /* nothing more that the constraints allow was found */
 } evolution;
 
 /* ---- making candidates ---- */
@@ -67,40 +69,66 @@ static eg_decisions *express(const evolution *e, const eg_decisions *genes)
         eg_decisions_free(decisions);
         return NULL;
     }
-    eg__decisions_drop_unused(e->strategy->mutator, decisions);
-    return decisions;
+    if (eg__decisions_drop_unused(e->strategy->mutator, decisions) == EG_OK)
+        return decisions;
+    eg_decisions_free(decisions);
+    return NULL;
 }
 
-/* Whether these genes mean something not seen before; remembers it then. */
-static eg_status check_new(evolution *e, const eg_decisions *genes, bool *fresh)
+/* Whether decisions were not seen before; remembers them then. */
+static eg_status check_unseen(evolution *e, const eg_decisions *decisions, bool *fresh)
 {
-    eg_decisions *decisions = express(e, genes);
-    eg_arch *arch = decisions != NULL ? eg_mutator_export_decisions(e->strategy->mutator, decisions) : NULL;
+    eg_arch *arch = eg_mutator_export_decisions(e->strategy->mutator, decisions);
     char *text = arch != NULL ? eg_arch_text(arch) : NULL;
     *fresh = text != NULL && eg__map_find(&e->seen, text) == NULL;
     eg_status status = text == NULL ? eg_error_last()->code : *fresh ? eg__map_put(&e->seen, text, NULL) : EG_OK;
     eg_free(text);
     eg_arch_free(arch);
+    return status;
+}
+
+/* Whether these genes mean something allowed that was not seen before. */
+static eg_status check_new(evolution *e, const eg_decisions *genes, bool *fresh)
+{
+    eg_decisions *decisions = express(e, genes);
+    if (decisions == NULL)
+        return eg_error_last()->code;
+    *fresh = eg__constraints_hold(e->strategy->mutator, decisions);
+    eg_status status = *fresh ? check_unseen(e, decisions, fresh) : EG_OK;
     eg_decisions_free(decisions);
     return status;
 }
 
 typedef eg_status (*make_fn)(evolution *e, eg_decisions *out);
 
+/* Genes, not only what they mean; so draws are judged here. */
 static eg_status make_uniform(evolution *e, eg_decisions *out)
 {
-    return eg__sample_uniform(e->strategy->mutator, &e->rng, out);
+    eg_mutator *mutator = e->strategy->mutator;
+    eg__constraints_count_anew(mutator);
+    for (int i = 0; i < EG__MAX_DRAWS; i++) {
+        EG_TRY(eg__sample_genes(mutator, &e->rng, out));
+        eg_decisions *decisions = express(e, out);
+        if (decisions == NULL)
+            return eg_error_last()->code;
+        bool good = eg__constraints_hold(mutator, decisions);
+        eg_decisions_free(decisions);
+        if (good)
+            return EG_OK;
+    }
+    e->exhausted = e->n > 0;
+    return e->exhausted ? EG_OK : eg__constraints_fail(mutator, EG__MAX_DRAWS);
 }
 
 /* Genes of a new candidate made by `make`; *out stays NULL when `tries` gave none. */
 static eg_status try_make(evolution *e, make_fn make, int tries, eg_decisions **out)
 {
     *out = NULL;
-    for (int i = 0; i < tries; i++) {
+    for (int i = 0; i < tries && !e->exhausted; i++) {
         eg_decisions *genes = eg_decisions_new();
         bool fresh = false;
         eg_status status = genes != NULL ? make(e, genes) : EG_ENOMEM;
-        if (status == EG_OK)
+        if (status == EG_OK && !e->exhausted)
             status = check_new(e, genes, &fresh);
         if (status == EG_OK && fresh) {
             *out = genes;

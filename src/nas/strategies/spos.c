@@ -13,9 +13,7 @@ static const double MUTATION = 0.1;
 /* A path: a layer that no input choice has chosen is not run. */
 static eg_status sample_path(eg_mutator *self, eg_decisions *out)
 {
-    EG_TRY(eg__sample_uniform(self, eg_context_rng(self->ctx), out));
-    eg__decisions_drop_unused(self, out);
-    return EG_OK;
+    return eg__sample_uniform(self, eg_context_rng(self->ctx), eg__decisions_drop_unused, out);
 }
 
 static const eg_mutator_class path_mutator_class = {.struct_size = sizeof(eg_mutator_class),

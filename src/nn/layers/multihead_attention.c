@@ -17,7 +17,7 @@ static eg_status build(eg_module *self)
     double bound = sqrt(6 / (double)(4 * a->embed_dim)); /* Glorot and Bengio 2010 */
     EG_TRY(eg_init_uniform(a->in_proj_weight, -bound, bound));
     EG_TRY(EG_PARAM(a, in_proj_bias, a->no_bias ? eg_none : eg_zeros(self->ctx, EG_SHAPE(shape.dims[0]))));
-    EG_SLOT(a, out_proj, eg_linear(self->ctx, a->embed_dim, a->embed_dim, a->no_bias));
+    EG_SLOT(a, out_proj, eg_linear(self->ctx, EG_OPEN(a, embed_dim), EG_OPEN(a, embed_dim), a->no_bias));
     if (a->out_proj != NULL && !a->no_bias)
         EG_TRY(eg_init_constant(eg_module_tensor(a->out_proj, "bias"), 0));
     return eg_module_status(self);

@@ -77,13 +77,16 @@ static eg_status build(eg_module *self, const kind *k)
     return EG_OK;
 }
 
-/* Layer i in direction d: parameters are the first slots. */
+/* Layer i in direction d: parameters are the first slots but for those of open fields. */
 static eg_tensor *run_layer(eg_module *self, const kind *k, eg_tensor *x, int64_t i, int64_t d, eg_tensor **states)
 {
     int64_t directions = ((const eg_recurrent *)self)->bidirectional ? 2 : 1;
     eg_tensor *p[PARAMETERS];
+    eg_slot *first = self->slots;
+    while (first->kind == EG_SLOT_CHILD)
+        first++;
     for (int n = 0; n < PARAMETERS; n++)
-        p[n] = *eg__slot_tensor(&self->slots[(i * directions + d) * PARAMETERS + n]);
+        p[n] = *eg__slot_tensor(&first[(i * directions + d) * PARAMETERS + n]);
     return run(k, x, p, states, d == 1);
 }
 

@@ -1,0 +1,148 @@
+/*
+ * nas/value_choice.c - a number that is decided by a mutator, in the place of a constant.
+ */
+#include "nas/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_VALUES = 1024 };
+
+static eg_status check_values(const char *key, const double *values, size_t n)
+{
+    EG_CHECK(values != NULL && n >= 1 && n <= MAX_VALUES, EG_EINVAL, "value choice '%s': %zu values, expected 1 to %d",
+             key, values != NULL ? n : 0, MAX_VALUES);
+    for (size_t i = 0; i < n; i++) {
+        EG_CHECK(isfinite(values[i]), EG_EINVAL, "value choice '%s': value %zu is not a finite number", key, i);
+        for (size_t k = 0; k < i; k++)
+            EG_CHECK(values[i] != values[k], EG_EINVAL, "value choice '%s': %g is there twice", key, values[i]);
+    }
+    return EG_OK;
+}
+
+static eg_status set_values(eg_value_choice *choice, const double *values, size_t n)
+{
+    choice->values = NULL;
+    choice->n_values = 0;
+    double *copy = eg__calloc(n, sizeof(*copy));
+    if (copy == NULL)
+        return EG_ENOMEM;
+    memcpy(copy, values, n * sizeof(*copy));
+    choice->values = copy;
+    choice->n_values = n;
+    return EG_OK;
+}
+
+static eg_status build(eg_module *self)
+{
+    eg_value_choice *choice = (eg_value_choice *)self;
+    const double *given = choice->values;
+    choice->values = NULL; /* the caller's, not ours to free when what follows fails */
+    EG_TRY(eg__mutable_take_key(self));
+    EG_TRY(check_values(choice->key, given, choice->n_values));
+    EG_TRY(set_values(choice, given, choice->n_values));
+    return eg__choice_take_fixed(self);
+}
+
+static eg_status copy(eg_module *dst, const eg_module *src)
+{
+    const eg_value_choice *choice = (const eg_value_choice *)src;
+    return set_values((eg_value_choice *)dst, choice->values, choice->n_values);
+}
+
+static void finalize(eg_module *self)
+{
+    free((double *)(uintptr_t)((eg_value_choice *)self)->values);
+    eg__choice_forget(self);
+}
+
+static void describe(const eg_module *self, char *text, size_t size)
+{
+    const eg_value_choice *choice = (const eg_value_choice *)self;
+    eg__text out = {text, size};
+    char number[EG__NUMBER_TEXT_SIZE];
+    for (size_t i = 0; i < choice->n_values; i++)
+        eg__text_add(&out, "%s%s", i == 0 ? "[" : ", ", eg__value_text(choice->values[i], number));
+    eg__text_add(&out, "], key='%s'", choice->key);
+    if (choice->fixed != NULL)
+        eg__text_add(&out, ", fixed='%s'", choice->fixed);
+}
+
+/* ---- as an open field ---- */
+
+static double value_at(const eg_module *self, size_t i)
+{
+    return ((const eg_value_choice *)self)->values[i];
+}
+
+static eg_status current(eg_module *self, size_t *i)
+{
+    const eg_decision *decision = eg__choice_decision(self);
+    return decision != NULL ? eg__value_chosen(self, decision, i) : eg_error_last()->code;
+}
+
+static const eg__open_class open_class = {.size = eg_value_choice_size, .value = value_at, .current = current};
+
+const eg_class eg_value_choice_class = {
+    .struct_size = sizeof(eg_class),
+    .name = "ValueChoice",
+    .super = &eg_mutable_class,
+    .instance_size = sizeof(eg_value_choice),
+    .build = build,
+    .copy = copy,
+    .finalize = finalize,
+    .describe = describe,
+    .open = &open_class,
+    .fields = EG_FIELDS(EG_TEXT(eg_value_choice, key, .help = "what decisions call it"),
+                        EG_TEXT(eg_value_choice, fixed, .help = "what is chosen without a mutator, a value"))};
+
+int64_t eg_value_choice_handle(eg_module *choice)
+{
+    return eg__open_handle(choice != NULL ? choice->ctx : NULL, choice);
+}
+
+/* ---- looking at one ---- */
+
+const char *eg__value_text(double value, char text[EG__NUMBER_TEXT_SIZE])
+{
+    if (value != floor(value) || fabs(value) >= EG__WHOLE_LIMIT)
+        return eg__number_text(value, text);
+    snprintf(text, EG__NUMBER_TEXT_SIZE, "%.0f", value);
+    return text;
+}
+
+eg_status eg__value_chosen(const eg_module *choice, const eg_decision *decision, size_t *i)
+{
+    const char *key = eg_mutable_key(choice);
+    size_t n = 0;
+    EG_CHECK(decision->n == eg_value_choice_size(choice), EG_EINVAL,
+             "value choice '%s': the decision has %zu entries, expected %zu", key, decision->n,
+             eg_value_choice_size(choice));
+    EG_CHECK(decision->tensor == NULL, EG_EINVAL, "value choice '%s': decided by a tensor, expected one value", key);
+    for (size_t k = 0; k < decision->n; k++) {
+        if (decision->weights[k] != 0) {
+            *i = k;
+            n++;
+        }
+    }
+    EG_CHECK(n == 1, EG_EINVAL, "value choice '%s': the decision has %zu values, expected one", key, n);
+    return EG_OK;
+}
+
+size_t eg_value_choice_size(const eg_module *choice)
+{
+    return eg_is_a(choice, &eg_value_choice_class) ? ((const eg_value_choice *)choice)->n_values : 0;
+}
+
+double eg_value_choice_at(const eg_module *choice, size_t i)
+{
+    size_t n = eg_value_choice_size(choice);
+    if (i < n)
+        return value_at(choice, i);
+    if (n == 0)
+        eg__null(__func__, "no value choice was given");
+    else
+        eg_fail(EG_EINVAL, "value choice '%s' has no value %zu, expected 0 to %zu", eg_mutable_key(choice), i, n - 1);
+    return (double)NAN;
+}
