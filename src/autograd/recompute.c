@@ -231,7 +231,7 @@ static eg_tensor *record(eg__repetition *r, eg_context *ctx, lists *l, eg_tensor
 /* Takes r over. */
 static eg_tensor *recompute(eg__repetition *r, eg_tape *outer, eg_tensor *const *in)
 {
-    lists l = {NULL};
+    lists l = {0};
     eg_tensor *y = NULL, *out = NULL;
     bool recorded = false;
     eg_status status = lists_make(&l, in, r->n_in);

@@ -15,6 +15,8 @@ bool eg__is_choice(const eg_module *m);
 size_t eg__choice_size(const eg_module *choice);
 /** Name of candidate i of a layer choice; where candidate i of an input choice comes from. */
 const char *eg__choice_name(const eg_module *choice, size_t i);
+/** Makes the classes of choices known to the context. */
+eg_status eg__register_choices(eg_context *ctx);
 /** Gives a mutable under construction its automatic key where none was set. */
 eg_status eg__mutable_take_key(eg_module *m);
 /** What the constructors of both kinds of choices have in common, after all of their own: the value of `fixed`. */
@@ -131,6 +133,13 @@ extern const eg_strategy_class eg__random_strategy_class, eg__darts_strategy_cla
 
 /* ---- spaces ---- */
 
+/** Limits of the data that a space is for: numbers of a sample, classes. */
+enum { EG__SPACE_MAX_FEATURES = 1 << 24, EG__SPACE_MAX_CLASSES = 1 << 20 };
+
+/** eg_space_build() of a file. */
+eg_module *eg__space_load(eg_context *ctx, const char *path, const eg_space_options *options);
+
+extern const eg_class eg__factorized_reduce_class;
 extern const eg_space eg__cells_space, eg__darts_space, eg__mlp_space;
 
 /** The candidates of DARTS, from `channels` to as many, stride 1 or 2: each has the image halved (rounded up) for 2. */

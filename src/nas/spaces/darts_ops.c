@@ -54,15 +54,15 @@ eg_module *eg__darts_relu_conv_bn(eg_context *ctx, int64_t in_channels, int64_t 
 
 /* ---- half the image: two 1x1 convolutions of stride 2, one of them a pixel further ---- */
 
-typedef struct factorized_reduce {
+typedef struct eg__factorized_reduce {
     eg_module base;
     int64_t in_channels, out_channels;
     eg_module *conv0, *conv1, *norm;
-} factorized_reduce;
+} eg__factorized_reduce;
 
 static eg_status factorized_reduce_build(eg_module *self)
 {
-    factorized_reduce *f = (factorized_reduce *)self;
+    eg__factorized_reduce *f = (eg__factorized_reduce *)self;
     int64_t half = f->out_channels / 2;
     EG_SLOT(f, conv0, eg_conv2d(self->ctx, f->in_channels, half, 1, .stride = 2, .no_bias = true));
     EG_SLOT(f, conv1, eg_conv2d(self->ctx, f->in_channels, f->out_channels - half, 1, .stride = 2, .no_bias = true));
@@ -81,21 +81,21 @@ static eg_tensor *shifted(eg_tensor *x)
 static eg_tensor *factorized_reduce_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
 {
     (void)n_in;
-    factorized_reduce *f = (factorized_reduce *)self;
+    eg__factorized_reduce *f = (eg__factorized_reduce *)self;
     eg_tensor *x = eg_f_relu(in[0]);
     eg_tensor *halves[2] = {eg_call(f->conv0, x), eg_call(f->conv1, shifted(x))};
     return eg_call(f->norm, eg_concat(halves, 2, 1));
 }
 
-static EG_NAMED_CLASS(factorized_reduce, "FactorizedReduce", .build = factorized_reduce_build,
-                      .forward = factorized_reduce_forward,
-                      .fields = EG_FIELDS(EG_INT(factorized_reduce, in_channels, EG_AT_LEAST(1), .help = "channels in"),
-                                          EG_INT(factorized_reduce, out_channels, EG_AT_LEAST(2),
-                                                 .help = "channels out")));
+EG_NAMED_CLASS(eg__factorized_reduce, "FactorizedReduce", .build = factorized_reduce_build,
+               .forward = factorized_reduce_forward,
+               .fields = EG_FIELDS(EG_INT(eg__factorized_reduce, in_channels, EG_AT_LEAST(1), .help = "channels in"),
+                                   EG_INT(eg__factorized_reduce, out_channels, EG_AT_LEAST(2),
+                                          .help = "channels out")));
 
 eg_module *eg__darts_factorized_reduce(eg_context *ctx, int64_t in_channels, int64_t out_channels)
 {
-    return eg_new(factorized_reduce, ctx, in_channels, out_channels);
+    return eg_new(eg__factorized_reduce, ctx, in_channels, out_channels);
 }
 
 eg_module *eg__darts_skip(eg_context *ctx, int64_t channels, int64_t stride)
