@@ -125,6 +125,7 @@ typedef struct eg_context_options {
     const char *backend; /**< "dnnl" or "ref"; NULL = "dnnl" */
     eg_log_fn log;       /**< NULL = silent */
     void *log_payload;
+    size_t max_memory; /**< bytes of tensor buffers at a time: what exceeds them is ENOMEM; 0 = what the system gives */
 } eg_context_options;
 
 /** Makes a context, e.g. eg_context_new(.seed = 1, .threads = 2). NULL on failure (EINVAL: threads outside 0 .. 1024,

@@ -74,9 +74,10 @@ EG_API extern const eg_class eg_layer_choice_class;
  *  `fixed`. Its forward fails as that of a layer choice does, and for another number of inputs. */
 typedef struct eg_input_choice {
     eg_module base;
-    int64_t n_candidates;           /**< 0 = the number in choose_from */
-    const char *const *choose_from; /**< NULL-ended list of keys that appear before, or EG_NO_KEY; copied */
-    eg_opt_f64 n_chosen;            /**< recommended number, 0 .. n_candidates: EG_N(1); unset = any */
+    int64_t n_candidates; /**< 0 = the number in choose_from */
+    const char *const
+        *choose_from;    /**< NULL-ended list of keys that appear before, or EG_NO_KEY; copied. NULL = none */
+    eg_opt_f64 n_chosen; /**< recommended number, 0 .. n_candidates: EG_N(1); unset = any */
     const char *key;
     int reduction;
     bool return_mask;
@@ -516,6 +517,7 @@ typedef struct eg_space_options {
 typedef struct eg_space {
     const char *name, *help, *source; /**< source: the paper */
     bool any_input;                   /**< takes inputs of any shape, not only images */
+    const eg_class *const *classes;   /**< module classes of its own, NULL-ended; NULL = none */
     eg_module *(*build)(eg_context *ctx, const eg_space_options *options);
 } eg_space;
 /** By name. Static. NULL: ENOENT (with the closest names); EINVAL for NULL. */
@@ -523,8 +525,33 @@ EG_API const eg_space *eg_space_find(const char *name);
 /** All of them, static: a NULL-ended list. */
 EG_API const eg_space *const *eg_spaces(void);
 /** A supernet, for eg_module_release(). NULL: ENOENT as eg_space_find(); ESHAPE for an input that is no image (1 or 3,
- * at least 8, at least 8), where the space has no `any_input`; EINVAL for other options out of range, and for NULL. */
+ * at least 8, at least 8), where the space has no `any_input`; EINVAL for other options out of range, and for NULL.
+ *  A name that ends in ".json" or has a '/' is that of a file: see eg_space_from_json(); also ENOENT, EIO. */
 EG_API eg_module *eg_space_build(eg_context *ctx, const char *name, const eg_space_options *options);
+/** Whether a space of that name is a file. */
+EG_API bool eg_space_is_file(const char *name);
+/** A supernet from the text of a file:
+ *
+ *      {"format": "engraft-space/1", "name": "mine", "help": "..", "source": "..",
+ *       "input": [3, 32, 32], "classes": 10, "model": {"class": "Sequential", ..}}
+ *
+ *  The model is as in eg_module_from_json(). It is tried on shapes alone, with all candidates of its layer choices, and
+ *  must give a number for each class. `options` say what data it is to serve; NULL = that of the file. For
+ *  eg_module_release(). NULL: EFORMAT and what eg_module_from_json() fails with; ESHAPE for other data than the file is
+ *  for, and for a model that does not run on it; EINVAL for choices that a mutator refuses, for other options than
+ *  input and classes (they are what the file says), and for NULL. */
+EG_API eg_module *eg_space_from_json(eg_context *ctx, const char *json, const eg_space_options *options);
+/** The text of such a file, of a space by name (or of another file, with options = NULL or its own), for eg_free().
+ *  `expand`: with all children of all modules, to be edited. NULL: as eg_space_build() and eg_module_json(). */
+EG_API char *eg_space_json(eg_context *ctx, const char *name, const eg_space_options *options, bool expand);
+/** A JSON Schema (draft 2020-12) of such files, with all classes that the context knows, for eg_free(). ENOMEM; EINVAL
+ *  for NULL, and for classes whose names are no UTF-8. */
+EG_API char *eg_space_schema(eg_context *ctx);
+/** Makes the classes of choices, and those that the spaces are made of, known to the context, as
+ *  eg_context_register_class() does; where a class of the program's own has the name of a space's, that one stays.
+ *  Choices that are made, and functions on spaces, see to it themselves: this is for eg_module_from_json() in a fresh
+ *  context. EINVAL when another class has the name of a choice's. */
+EG_API eg_status eg_nas_register(eg_context *ctx);
 /** {"key": {"_type": "layer_choice", "_value": [..]}, ..} of a model, for eg_free(). A choice that lies in candidates
  *  "a" of "outer" has in addition "_when": {"key": "outer", "is": ["a"]}; for one in a block of an eg_repeat() "is" has
  *  the depths; a list of such where one of several has to hold. NULL: EINVAL for a model that eg_mutator_attach() would

@@ -50,6 +50,7 @@ typedef enum eg_field_type {
     EG_FIELD_OPT_FLOAT,
     EG_FIELD_BOOL,
     EG_FIELD_TEXT,
+    EG_FIELD_TEXTS,
     EG_FIELD_ENUM,
     EG_FIELD_MODULES,
     EG_FIELD_NAMED
@@ -78,9 +79,10 @@ typedef struct eg_field {
  *  write .min = 1, .max = 8. */
 #define EG_AT_LEAST(n) .min = (n), .max = (double)(n)-1
 /* The members of these types: int64_t, eg_hw, eg_shape (one size or more, each at least 1; required), double,
- * eg_opt_f64, bool, const char * (copied), int (an enum). Each takes at least .help = "..", e.g. EG_INT(conv, groups,
- * EG_AT_LEAST(1), .def = 1, .help = "blocked connections"). Without .def a number left 0 is 0, and has to be in the
- * range: so EG_AT_LEAST(1) without .def makes an EG_INT that must be given. */
+ * eg_opt_f64, bool, const char * (copied), const char *const * (a NULL-ended list, copied), int (an enum). Each takes
+ * at least .help = "..", e.g. EG_INT(conv, groups, EG_AT_LEAST(1), .def = 1, .help = "blocked connections"). Without
+ * .def a number left 0 is 0, and has to be in the range: so EG_AT_LEAST(1) without .def makes an EG_INT that must be
+ * given. */
 #define EG_INT(type, ...) EG_FIELD_(type, EG_FIELD_INT, __VA_ARGS__)
 #define EG_HW_FIELD(type, ...) EG_FIELD_(type, EG_FIELD_HW, __VA_ARGS__)
 #define EG_SHAPE_FIELD(type, ...) EG_FIELD_(type, EG_FIELD_SHAPE, __VA_ARGS__)
@@ -88,6 +90,7 @@ typedef struct eg_field {
 #define EG_OPT_FLOAT(type, ...) EG_FIELD_(type, EG_FIELD_OPT_FLOAT, __VA_ARGS__)
 #define EG_BOOL(type, ...) EG_FIELD_(type, EG_FIELD_BOOL, __VA_ARGS__)
 #define EG_TEXT(type, ...) EG_FIELD_(type, EG_FIELD_TEXT, __VA_ARGS__)
+#define EG_TEXTS(type, ...) EG_FIELD_(type, EG_FIELD_TEXTS, __VA_ARGS__)
 #define EG_ENUM(type, ...) EG_FIELD_(type, EG_FIELD_ENUM, __VA_ARGS__)
 /* Lists of children, set by EG_MODULES(..) and EG_NAMED(..): they become child slots before build is called, and
  * NULL. */
@@ -321,6 +324,46 @@ EG_API eg_status eg_module_load_state(eg_module *m, const char *prefix, const eg
 EG_API char *eg_module_text(eg_module *m);
 /** Writes it to a file, with a newline. EIO. */
 EG_API eg_status eg_module_print(eg_module *m, FILE *out);
+
+/* ---- models as JSON ---- */
+
+/** Makes a class of one's own known to this context by its printed name, as built-in ones are, so that models of it can
+ *  be read from JSON. The record must outlive the context. EINVAL when another class has that name (those of the
+ *  built-in spaces are taken once the context has used one: register before). */
+EG_API eg_status eg_context_register_class(eg_context *ctx, const eg_class *cls);
+/** The class of that name: a built-in layer or a registered one (choices are once one was made, spaces' cells once a
+ *  space was, and both after eg_nas_register()). NULL: ENOENT (with the closest names); EINVAL for NULL. */
+EG_API const eg_class *eg_context_find_class(const eg_context *ctx, const char *name);
+/** Class i of them all; NULL (no failure) past the last. */
+EG_API const eg_class *eg_context_class_at(const eg_context *ctx, size_t i);
+
+/** What a model is made of, without the numbers in its tensors, for eg_free():
+ *
+ *      {"class": "Sequential", "modules": [
+ *        {"class": "Conv2d", "in_channels": 1, "out_channels": 16, "kernel_size": 3, "padding": [1, 0]},
+ *        {"class": "ReLU"}]}
+ *
+ *  A module is its class and those of its fields that have not their defaults. Lists of children are "modules", or
+ *  "named" where they have names of their own; null stands for an empty place. The children of other classes are made
+ *  by the class; "children" has those that are not as it makes them, by path: {"op1.conv3x3.0": {"class": ..}}. A
+ *  module that stands in several places has an "id" in the first, and is {"ref": id} in the others.
+ *
+ *  Not part of it: modes, hooks, whether parameters are trained, and tensors that modules share. NULL: EUNSUPPORTED for
+ *  normalized parameters (eg_weight_norm()), for modules deeper than 64, and for children beyond those that a class
+ *  makes; EINVAL for NULL, and for texts that are no UTF-8 and numbers that are not finite. */
+EG_API char *eg_module_json(eg_module *m);
+/** The same with all children of all modules, also those that their class would make: to be edited. */
+EG_API char *eg_module_json_expanded(eg_module *m);
+/** Makes the model that such a text describes, with new numbers in its tensors; all its classes must be known to the
+ *  context. NULL: EFORMAT for what is no such text, ENOENT for a class that is not known and a child that is not there,
+ *  and what the constructors fail with; messages have the place ("model.modules[3].padding"). Texts may come from
+ *  anybody: lists of more than 4096 modules, and models of more than 2^20 of them or deeper than 64 are refused. A
+ * small text can describe a model of any size, though: where that is no friend's, give the context a max_memory. */
+EG_API eg_module *eg_module_from_json(eg_context *ctx, const char *json);
+/** Writes the text to a file, whole or not at all. EIO, and as eg_module_json(). */
+EG_API eg_status eg_module_save_json(eg_module *m, const char *path);
+/** Reads a file of at most 64 MiB: also ENOENT, EIO. */
+EG_API eg_module *eg_module_load_json(eg_context *ctx, const char *path);
 
 /* ---- the trace: shapes, costs and graph of a model, from its shapes alone ---- */
 

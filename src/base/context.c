@@ -52,6 +52,7 @@ eg_context *eg_context_new_with(const eg_context_options *options)
     ctx->backend = backend;
     ctx->log = own.log;
     ctx->log_payload = own.log_payload;
+    ctx->max_memory = own.max_memory;
     ctx->next_key = 1;
     atomic_init(&ctx->canceled, false);
     eg__pool_init(ctx);

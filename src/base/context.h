@@ -37,6 +37,7 @@ struct eg_context {
         void (*destroy)(eg_context *ctx, void *state);
     } slots[EG__SLOT_COUNT];
     eg__pool pool;
+    size_t max_memory;   /* of bytes_in_use; 0 = none */
     struct eg__dry *dry; /* NULL: buffers are what they are */
 };
 

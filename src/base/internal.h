@@ -130,6 +130,8 @@ json_t *eg__json_read(const char *path);
 /** Sorted keys, 2-space indent, final newline; real numbers in the fewest digits that read back; for eg_free. */
 char *eg__json_text(const json_t *json);
 eg_status eg__json_write(const json_t *json, const char *path);
+/** The same for people: members in their order, lists and objects that fit a line on one line. */
+char *eg__json_layout(const json_t *json);
 
 /* ---- random numbers ---- */
 
@@ -141,7 +143,14 @@ void eg__rng_take(eg_rng *rng, uint32_t *words, size_t n);
 /* ---- contexts ---- */
 
 /** State that a layer above keeps in the context. */
-typedef enum eg__slot { EG__SLOT_TENSOR, EG__SLOT_AUTOGRAD, EG__SLOT_DNNL, EG__SLOT_NN, EG__SLOT_COUNT } eg__slot;
+typedef enum eg__slot {
+    EG__SLOT_TENSOR,
+    EG__SLOT_AUTOGRAD,
+    EG__SLOT_DNNL,
+    EG__SLOT_NN,
+    EG__SLOT_CLASSES,
+    EG__SLOT_COUNT
+} eg__slot;
 /** The slot's zeroed memory of `size` bytes, made on first use; `destroy` is called on it by eg_context_free(), in
  *  reverse order of slots. NULL on ENOMEM. */
 void *eg__context_slot(eg_context *ctx, eg__slot slot, size_t size, void (*destroy)(eg_context *ctx, void *state));

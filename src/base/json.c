@@ -104,6 +104,104 @@ char *eg__json_text(const json_t *json)
     return eg__buf_take(&buf);
 }
 
+/* ---- for people ---- */
+
+enum { LINE_WIDTH = 120 };
+
+static char *one_line(const json_t *json)
+{
+    eg__buf raw = {0}, buf = {0};
+    if (json_dump_callback(json, append, &raw, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) != 0)
+        raw.failed = true;
+    char *text = eg__buf_take(&raw);
+    if (!text)
+        return NULL;
+    append_shortened(&buf, text);
+    free(text);
+    return eg__buf_take(&buf);
+}
+
+/* "key": value on one line; "key" alone for no value. */
+static char *member_line(const char *key, const json_t *value)
+{
+    json_t *name = json_string(key);
+    char *head = name ? one_line(name) : NULL, *tail = head && value ? one_line(value) : NULL;
+    eg__buf buf = {.failed = !head || (value && !tail)};
+    eg__buf_printf(&buf, value ? "%s: %s" : "%s: ", head ? head : "", tail ? tail : "");
+    json_decref(name);
+    free(head);
+    free(tail);
+    return eg__buf_take(&buf);
+}
+
+static void lay_out(eg__buf *out, const json_t *json, size_t indent, size_t before);
+
+/* Members one below the other, but as many in a line as it holds of those that are no lists or objects. */
+static void lay_out_members(eg__buf *out, const json_t *object, size_t indent)
+{
+    size_t column = LINE_WIDTH; /* where the last line ends, if a member may follow there */
+    const char *key, *comma = "";
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        bool scalar = !json_is_array(value) && !json_is_object(value);
+        char *line = member_line(key, scalar ? value : NULL);
+        if (!line) {
+            out->failed = true;
+            return;
+        }
+        size_t length = strlen(line);
+        bool follows = scalar && column + 2 + length < LINE_WIDTH;
+        if (follows)
+            eg__buf_printf(out, "%s %s", comma, line);
+        else
+            eg__buf_printf(out, "%s\n%*s%s", comma, (int)indent, "", line);
+        free(line);
+        column = (follows ? column + 2 : indent) + length;
+        if (!scalar) {
+            lay_out(out, value, indent, length);
+            column = LINE_WIDTH;
+        }
+        comma = ",";
+    }
+}
+
+static void lay_out_items(eg__buf *out, const json_t *list, size_t indent)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        eg__buf_printf(out, "%s\n%*s", i > 0 ? "," : "", (int)indent, "");
+        lay_out(out, json_array_get(list, i), indent, 0);
+    }
+}
+
+/* A value that begins `before` characters after the line's indent. */
+static void lay_out(eg__buf *out, const json_t *json, size_t indent, size_t before)
+{
+    char *line = out->failed ? NULL : one_line(json);
+    bool list = json_is_array(json), plain = !list && !json_is_object(json);
+    if (!line) {
+        out->failed = true;
+    } else if (plain || indent + before + strlen(line) < LINE_WIDTH) {
+        eg__buf_printf(out, "%s", line);
+    } else {
+        eg__buf_printf(out, list ? "[" : "{");
+        if (list)
+            lay_out_items(out, json, indent + 2);
+        else
+            lay_out_members(out, json, indent + 2);
+        eg__buf_printf(out, "\n%*s%s", (int)indent, "", list ? "]" : "}");
+    }
+    free(line);
+}
+
+char *eg__json_layout(const json_t *json)
+{
+    eg__buf buf = {0};
+    lay_out(&buf, json, 0, 0);
+    eg__buf_append(&buf, "\n", 1);
+    return eg__buf_take(&buf);
+}
+
 eg_status eg__json_write(const json_t *json, const char *path)
 {
     char *text = eg__json_text(json);

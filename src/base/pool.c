@@ -106,6 +106,11 @@ void *eg__pool_take(eg_context *ctx, size_t size)
         return NULL;
     }
     size_t index, class_size = eg__pool_class(ctx, size, &index);
+    if (ctx->max_memory && !ctx->dry && class_size + ctx->stats.bytes_in_use > ctx->max_memory) {
+        eg_fail(EG_ENOMEM, "out of memory: a buffer of %zu bytes beside %zu in use, of %zu that the context may take",
+                size, ctx->stats.bytes_in_use, ctx->max_memory);
+        return NULL;
+    }
     void *buffer = eg__pool_reuses(ctx) && !ctx->dry ? ctx->pool.free[index] : NULL;
     if (ctx->dry)
         buffer = eg__dry_take(ctx, size);

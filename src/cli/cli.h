@@ -143,9 +143,10 @@ json_t *load_run_to_resume(const char *directory, bool resume);
 bool is_search(const json_t *run);
 /** Fails: there is nothing to resume. */
 eg_status no_run_to_resume(const char *directory);
-/** Makes or resumes a run with the recorded options, the shape of its data and (unless NULL) its architecture. */
+/** Makes or resumes a run with the recorded options, the shape of its data and (unless NULL) its architecture and the
+ *  text of its space. */
 eg_status create_run(const command *c, const void *args, const char *directory, const eg_dataset *data,
-                     const eg_arch *arch, bool resume);
+                     const eg_arch *arch, const char *space_text, bool resume);
 /** Keeps all other processes out of a run that is there, until unlock_run() or the end of this process, whatever ends
  * it. Fails while another one has it. */
 eg_status lock_run(const char *directory, int *lock);
@@ -156,8 +157,27 @@ void unlock_run(int *lock);
 eg_status load_result(const char *directory, bool of_search, json_t **result);
 eg_status save_result(const char *directory, const json_t *result);
 
+/* ---- spaces that are files ---- */
+
+/** A file's text, for free(). NULL on failure. */
+char *read_text(const char *path);
+#define FINGERPRINT_SIZE 17
+void fingerprint(const char *text, char out[FINGERPRINT_SIZE]);
+/** The text of the space of a run, for free(); NULL without failure where it is built in. */
+eg_status run_space(const json_t *run, const char *directory, const char *space, char **text);
+/** The same of a command with --space, whose value becomes what run.json is to record. `given`: it stands on the
+ *  command line; where there is a run in `directory` already, it must be that run's. */
+eg_status take_space(const char **space, bool given, const json_t *run, const char *directory, char **text);
+/** Puts the run's own copy into its directory, unless it is there; NULL does nothing. */
+eg_status keep_space(const char *text, const char *directory);
+/** What people know a space by: its own name where it is a file, for free(). */
+char *space_title(const char *space, const char *text);
+/** The data that a file is for; false, with `input` as it was, for a text that does not say so. */
+bool space_data(const char *text, eg_shape *input, int64_t *classes);
+
 typedef struct network_options {
     const char *space;
+    char *space_text; /* of a file, else NULL; of network_options_of() it is for free() */
     int64_t channels, layers;
     eg_shape input;
     int64_t classes;

@@ -57,12 +57,13 @@ static eg_status load_side(side *s)
 /* What the decisions are about. */
 static eg_status load_mutables(eg_context *ctx, side *s)
 {
-    network_options network;
+    network_options network = {0};
     json_t *run = load_run(s->directory);
     eg_status status = run ? network_options_of(run, s->directory, &network) : eg_error_last()->code;
     eg_module *model = status == EG_OK ? build_network(ctx, &network) : NULL;
     s->mutables = model ? mutables_of(model) : NULL;
     eg_module_release(model);
+    free(network.space_text);
     json_decref(run);
     return s->mutables ? EG_OK : eg_error_last()->code;
 }

@@ -51,8 +51,9 @@ static eg_module *load_network(eg_context *ctx, const char *directory, const jso
 static eg_status evaluate(eg_context *ctx, const eval_args *a, const json_t *run, json_t *result)
 {
     double start = seconds_now();
-    network_options network;
+    network_options network = {0};
     eg_module *model = load_network(ctx, a->run, run, &network);
+    free(network.space_text);
     if (!model)
         return eg_error_last()->code;
     eg_dataset *test = eg_dataset_open(ctx, a->data, .split = EG_TEST);

@@ -4,11 +4,17 @@
 #include "cli/cli.h"
 
 typedef struct list_args {
-    bool json;
+    bool json, schema;
 } list_args;
 
 static const option_spec options[] = {
     OPTION(list_args, FLAG, json, "json", NULL, "print one JSON object: a list of name, help, source", .flags = 0),
+    {.name = NULL},
+};
+
+static const option_spec space_options[] = {
+    OPTION(list_args, FLAG, json, "json", NULL, "print one JSON object: a list of name, help, source", .flags = 0),
+    OPTION(list_args, FLAG, schema, "schema", NULL, "print the JSON Schema of files of spaces", .flags = 0),
     {.name = NULL},
 };
 
@@ -48,9 +54,24 @@ static int print_list(const char *name, const list_args *a, entry_fn at)
     return EXIT_OK;
 }
 
+/* The context knows all built-in classes: the schema is the same for everybody. */
+static int print_schema(const command *self)
+{
+    eg_context *ctx = eg_context_new(.threads = 1);
+    char *text = ctx ? eg_space_schema(ctx) : NULL;
+    if (text)
+        fputs(text, stdout);
+    int status = text ? EXIT_OK : report_failure(self->name);
+    eg_free(text);
+    eg_context_free(ctx);
+    return status;
+}
+
 static int spaces_run(const command *self, void *args, bool *given)
 {
     (void)given;
+    if (((const list_args *)args)->schema)
+        return print_schema(self);
     return print_list(self->name, args, space_at);
 }
 
@@ -62,9 +83,9 @@ static int strategies_run(const command *self, void *args, bool *given)
 
 const command spaces_command = {
     .name = "spaces",
-    .synopsis = "[--json]",
+    .synopsis = "[--json | --schema]",
     .summary = "list the search spaces",
-    .options = options,
+    .options = space_options,
     .args_size = sizeof(list_args),
     .run = spaces_run,
 };

@@ -12,6 +12,7 @@ typedef struct retrain_args {
     int64_t epochs, batch, subset, seed, threads, workers, channels, layers;
     double lr, weight_decay, label_smoothing, checkpoint_seconds;
     bool augment, resume, json;
+    char *space_text; /* of a file; NULL = built in */
 } retrain_args;
 
 #define ROW(...) OPTION(retrain_args, __VA_ARGS__)
@@ -19,8 +20,8 @@ typedef struct retrain_args {
 static const option_spec options[] = {
     ROW(TEXT, run, "run", "DIR",
         "a finished search, whose architecture, space, data, seed, channels and layers are taken", .flags = 0),
-    ROW(TEXT, space, "space", "NAME", "search space, in place of --run", .flags = OPTION_RECORDED | OPTION_INHERITED,
-        .check = check_space),
+    ROW(TEXT, space, "space", "NAME", "search space or a file of one, in place of --run",
+        .flags = OPTION_RECORDED | OPTION_INHERITED, .check = check_space),
     ROW(TEXT, arch, "arch", "FILE", "architecture, in place of --run", .flags = 0),
     ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE",
         .flags = OPTION_RECORDED | OPTION_INHERITED, .check = check_data, .initial = "fashion-mnist",
@@ -107,6 +108,7 @@ static eg_status measure(eg_module *model, eg_dataset *test, const retrain_args 
 static eg_module *make_network(eg_context *ctx, const retrain_args *a, const eg_arch *arch, const eg_dataset *data)
 {
     network_options network = {.space = a->space,
+                               .space_text = a->space_text,
                                .channels = a->channels,
                                .layers = a->layers,
                                .input = eg_dataset_shape(data),
@@ -213,11 +215,13 @@ static eg_status retrain_data(const command *self, eg_context *ctx, retrain_args
     eg_dataset *test = model ? eg_dataset_open(ctx, a->data, .split = EG_TEST) : NULL;
     eg_status status = test ? check_fit(ctx, a, model, data) : eg_error_last()->code;
     if (status == EG_OK)
-        status = create_run(self, a, a->out, data, arch, a->resume);
+        status = create_run(self, a, a->out, data, arch, a->space_text, a->resume);
     int lock = -1;
     json_t *known = NULL;
     if (status == EG_OK)
         status = lock_run(a->out, &lock);
+    if (status == EG_OK)
+        status = keep_space(a->space_text, a->out);
     if (status == EG_OK)
         status = load_result(a->out, false, &known);
     if (known) {
@@ -239,8 +243,9 @@ static eg_status retrain_data(const command *self, eg_context *ctx, retrain_args
 static int retrain_in(const command *self, retrain_args *a, const json_t *own)
 {
     eg_context *ctx = open_context(a->threads, a->seed);
-    char *spec = absolute_spec(a->data);
-    json_t *result = json_pack("{s:s, s:s, s:I}", "run", a->out, "space", a->space, "epochs", (json_int_t)a->epochs);
+    char *spec = absolute_spec(a->data), *space = space_title(a->space, a->space_text);
+    json_t *result =
+        json_pack("{s:s, s:s, s:I}", "run", a->out, "space", space ? space : "", "epochs", (json_int_t)a->epochs);
     eg_arch *arch = ctx ? load_arch(a, own) : NULL;
     a->data = spec;
     eg_status status = arch ? EG_OK : eg_error_last()->code;
@@ -258,6 +263,7 @@ static int retrain_in(const command *self, retrain_args *a, const json_t *own)
     else
         print_scalars(result);
     json_decref(result);
+    free(space);
     free(spec);
     return exit_status;
 }
@@ -278,9 +284,26 @@ static int check_usage(const command *self, const retrain_args *a, const bool *g
     return EXIT_OK;
 }
 
+/* The space of the run itself when it goes on, else that of the search, or the one named. */
+static eg_status find_space(retrain_args *a, bool named, const json_t *own, const json_t *search)
+{
+    if (own || named || !search)
+        EG_TRY(take_space(&a->space, named, own, a->out, &a->space_text));
+    else
+        return run_space(search, a->run, a->space, &a->space_text);
+    const char *of_search = own ? json_string_value(json_object_get(search, "space")) : NULL;
+    char *text = NULL;
+    eg_status status = of_search ? run_space(search, a->run, of_search, &text) : EG_OK;
+    if (text && (!a->space_text || strcmp(text, a->space_text) != 0))
+        status = eg_fail(EG_EINVAL, "the space of '%s' is not that of the run in '%s'", a->run, a->out);
+    free(text);
+    return status;
+}
+
 static int retrain_run(const command *self, void *args, bool *given)
 {
     retrain_args *a = args;
+    bool named = a->space != NULL;
     if (a->run && a->arch)
         return usage_error(self->name, "options '--run' and '--arch' exclude each other");
     eg_error_clear();
@@ -294,8 +317,11 @@ static int retrain_run(const command *self, void *args, bool *given)
     if (status == EG_OK && a->run)
         status = search ? options_merge(self, a, given, search, OPTION_INHERITED) : eg_error_last()->code;
     int exit_status = status == EG_OK ? check_usage(self, a, given) : report_failure(self->name);
-    if (exit_status == EXIT_OK)
+    if (exit_status == EXIT_OK && find_space(a, named, own, search) != EG_OK)
+        exit_status = report_failure(self->name);
+    else if (exit_status == EXIT_OK)
         exit_status = retrain_in(self, a, own);
+    free(a->space_text);
     json_decref(own);
     json_decref(search);
     return exit_status;

@@ -10,13 +10,14 @@ typedef struct search_args {
     const char *space, *data, *strategy, *out, *choice, *memory, *max_memory;
     int64_t epochs, batch, subset, seed, threads, workers, channels, layers, evaluations;
     double lr, arch_lr, warmup, checkpoint_seconds;
-    bool resume, json, epochs_given;
+    bool resume, json, epochs_given, space_given;
+    char *space_text; /* of a file; NULL = built in */
 } search_args;
 
 #define ROW(...) OPTION(search_args, __VA_ARGS__)
 
 static const option_spec options[] = {
-    ROW(TEXT, space, "space", "NAME", "search space; 'engraft spaces' lists them",
+    ROW(TEXT, space, "space", "NAME", "search space: 'engraft spaces' lists them; or a file (x.json)",
         .flags = OPTION_REQUIRED | OPTION_RECORDED, .check = check_space),
     ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE", .flags = OPTION_RECORDED,
         .check = check_data, .initial = "fashion-mnist"),
@@ -60,6 +61,7 @@ static const option_spec options[] = {
 static eg_module *make_supernet(eg_context *ctx, const search_args *a, const eg_dataset *data)
 {
     network_options network = {.space = a->space,
+                               .space_text = a->space_text,
                                .channels = a->channels,
                                .layers = a->layers,
                                .input = eg_dataset_shape(data),
@@ -137,9 +139,11 @@ static eg_status search_data(const command *self, eg_context *ctx, search_args *
     if (status == EG_OK)
         status = settle_memory(ctx, a, model, data);
     if (status == EG_OK)
-        status = create_run(self, a, a->out, data, NULL, a->resume);
+        status = create_run(self, a, a->out, data, NULL, a->space_text, a->resume);
     if (status == EG_OK)
         status = lock_run(a->out, &lock);
+    if (status == EG_OK)
+        status = keep_space(a->space_text, a->out);
     if (status == EG_OK)
         status = load_result(a->out, true, &known);
     if (known) {
@@ -180,8 +184,8 @@ static void print_result(const search_args *a, const json_t *result, const json_
 static int search_in(const command *self, search_args *a)
 {
     eg_context *ctx = open_context(a->threads, a->seed);
-    char *spec = absolute_spec(a->data);
-    json_t *result = json_pack("{s:s, s:s, s:s}", "run", a->out, "space", a->space, "strategy", a->strategy);
+    char *spec = absolute_spec(a->data), *space = space_title(a->space, a->space_text);
+    json_t *result = json_pack("{s:s, s:s, s:s}", "run", a->out, "space", space ? space : "", "strategy", a->strategy);
     if (!eg_strategy_find(a->strategy)->no_training)
         json_object_set_new(result, "epochs", json_integer((json_int_t)a->epochs));
     json_t *mutables = NULL;
@@ -204,6 +208,7 @@ static int search_in(const command *self, search_args *a)
         print_result(a, result, mutables);
     json_decref(mutables);
     json_decref(result);
+    free(space);
     free(spec);
     return exit_status;
 }
@@ -215,13 +220,19 @@ static int search_run(const command *self, void *args, bool *given)
     eg_error_clear();
     for (size_t i = 0; self->options[i].name; i++)
         a->epochs_given = a->epochs_given || (given[i] && strcmp(self->options[i].name, "epochs") == 0);
+    a->space_given = a->space != NULL;
     json_t *known = load_run_to_resume(a->out, a->resume);
     if (a->resume && a->out && !a->space && !known && eg_error_last()->code == EG_OK)
         no_run_to_resume(a->out);
     if (options_merge(self, a, given, known, OPTION_RECORDED) != EG_OK || eg_error_last()->code != EG_OK)
         exit_status = report_failure(self->name);
+    else if (!options_complete(self, given))
+        exit_status = EXIT_USAGE;
+    else if (take_space(&a->space, a->space_given, known, a->out, &a->space_text) != EG_OK)
+        exit_status = report_failure(self->name);
     else
-        exit_status = options_complete(self, given) ? search_in(self, a) : EXIT_USAGE;
+        exit_status = search_in(self, a);
+    free(a->space_text);
     json_decref(known);
     return exit_status;
 }
@@ -230,7 +241,9 @@ const command search_command = {
     .name = "search",
     .synopsis = "--space NAME --out DIR [OPTIONS]",
     .summary = "search an architecture: train a supernet and choose",
-    .details = "Writes DIR/arch.json. Ctrl-C stops it with everything saved; --resume goes on, to the same bits.",
+    .details =
+        "NAME may be a file: 'engraft show --space NAME --as-file' writes one to begin with. Writes DIR/arch.json.\n"
+        "Ctrl-C stops it with everything saved; --resume goes on, to the same bits.",
     .options = options,
     .args_size = sizeof(search_args),
     .run = search_run,

@@ -7,18 +7,46 @@
 #include <string.h>
 
 typedef struct show_args {
-    const char *space, *run, *data;
-    int64_t channels, layers, batch, threads;
-    bool memory, json;
+    const char *space, *run, *data, *input;
+    int64_t classes, channels, layers, batch, threads;
+    bool memory, as_file, expand, json;
 } show_args;
 
 #define ROW(...) OPTION(show_args, __VA_ARGS__)
 
+/* Sizes with commas between them. */
+static bool parse_input(const char *text, eg_shape *shape)
+{
+    *shape = (eg_shape){0};
+    for (const char *p = text; shape->ndim < 3; p++) {
+        char *end;
+        long long size = strtoll(p, &end, 10);
+        if (end == p || size < 1 || size > 1 << 24)
+            return false;
+        shape->dims[shape->ndim++] = size;
+        p = end;
+        if (*p != ',')
+            return *p == '\0';
+    }
+    return false;
+}
+
+static eg_status check_input(const char *text)
+{
+    eg_shape shape;
+    EG_CHECK(parse_input(text, &shape), EG_EINVAL, "'%s' is no sizes of a sample, expected such as 3,32,32", text);
+    return EG_OK;
+}
+
 static const option_spec options[] = {
-    ROW(TEXT, space, "space", "NAME", "a search space", .flags = OPTION_INHERITED, .check = check_space),
+    ROW(TEXT, space, "space", "NAME", "a search space, or a file of one", .flags = OPTION_INHERITED,
+        .check = check_space),
     ROW(TEXT, run, "run", "DIR", "the run of a search or retraining, in place of --space", .flags = 0),
     ROW(TEXT, data, "data", "SPEC", "data set whose shape to build the space for", .flags = 0, .check = check_data,
         .shown = "1 x 28 x 28, 10 classes"),
+    ROW(TEXT, input, "input", "SIZES", "sizes of a sample, in place of --data: 3,32,32", .flags = 0,
+        .check = check_input),
+    ROW(INT, classes, "classes", "N", "classes, in place of --data", .max = 1 << 20, .initial = "0", .shown = "10"),
     ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_INHERITED, .max = 4096,
         .initial = "0", .shown = "the space's own"),
     ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_INHERITED, .max = 1024,
@@ -28,6 +56,9 @@ static const option_spec options[] = {
         .shown = "the run's, or 64"),
     ROW(INT, threads, "threads", "N", "threads to compute with, for --memory", .max = 1024, .initial = "0",
         .shown = "the run's, or all processors"),
+    ROW(FLAG, as_file, "as-file", NULL, "print the space as a file, to be edited: see 'search --space FILE'",
+        .flags = 0),
+    ROW(FLAG, expand, "expand", NULL, "with --as-file: all children of all modules", .flags = 0),
     ROW(FLAG, json, "json", NULL, "print one JSON object: params, macs, mutables (key, type, candidates, chosen), ..",
         .flags = 0),
     {.name = NULL},
@@ -132,22 +163,37 @@ static void print_description(const json_t *result, eg_module *model)
     print_scalars(result);
 }
 
-/* The shape of the network's data: of the run, of --data, or that of MNIST and its kin. */
+/* The data of a space: what the options say, else what its file is for, else that of MNIST and its kin. */
+static eg_status find_data(eg_context *ctx, const show_args *a, network_options *network)
+{
+    if (a->data) {
+        eg_dataset *data = eg_dataset_open(ctx, a->data, .split = EG_TRAIN);
+        if (!data)
+            return eg_error_last()->code;
+        network->input = eg_dataset_shape(data);
+        network->classes = eg_dataset_classes(data);
+        eg_dataset_release(data);
+        return EG_OK;
+    }
+    network->input = EG_SHAPE(1, 28, 28);
+    network->classes = 10;
+    if (network->space_text)
+        space_data(network->space_text, &network->input, &network->classes);
+    if (a->input)
+        parse_input(a->input, &network->input);
+    if (a->classes > 0)
+        network->classes = a->classes;
+    return EG_OK;
+}
+
 static eg_status find_network(eg_context *ctx, const show_args *a, const json_t *run, network_options *network)
 {
     if (run)
         return network_options_of(run, a->run, network);
-    *network = (network_options){
-        .space = a->space, .channels = a->channels, .layers = a->layers, .input = EG_SHAPE(1, 28, 28), .classes = 10};
-    if (!a->data)
-        return EG_OK;
-    eg_dataset *data = eg_dataset_open(ctx, a->data, .split = EG_TRAIN);
-    if (!data)
+    *network = (network_options){.space = a->space, .channels = a->channels, .layers = a->layers};
+    if (eg_space_is_file(a->space) && !(network->space_text = read_text(a->space)))
         return eg_error_last()->code;
-    network->input = eg_dataset_shape(data);
-    network->classes = eg_dataset_classes(data);
-    eg_dataset_release(data);
-    return EG_OK;
+    return find_data(ctx, a, network);
 }
 
 /* The steps that there are: of the run's strategy and its retraining, else of all strategies. */
@@ -174,7 +220,9 @@ static eg_status show_memory(eg_module *model, const eg_arch *arch, const networ
 {
     json_t *list = json_array();
     eg_status status = predict(model, arch, network, a, run, list);
-    json_t *result = json_pack("{s:s, s:O}", "space", network->space, "memory", list);
+    char *space = space_title(network->space, network->space_text);
+    json_t *result = json_pack("{s:s, s:O}", "space", space ? space : "", "memory", list);
+    free(space);
     if (status == EG_OK && !result)
         status = eg_fail(EG_ENOMEM, "no memory for the result");
     if (status == EG_OK && a->json)
@@ -189,7 +237,9 @@ static eg_status show_memory(eg_module *model, const eg_arch *arch, const networ
 static eg_status show_description(eg_module *model, const eg_arch *arch, const network_options *network,
                                   const show_args *a)
 {
-    json_t *result = json_pack("{s:s}", "space", network->space);
+    char *space = space_title(network->space, network->space_text);
+    json_t *result = json_pack("{s:s}", "space", space ? space : "");
+    free(space);
     eg_status status =
         result ? describe(model, arch, network->input, result) : eg_fail(EG_ENOMEM, "no memory for the result");
     if (status == EG_OK && a->json)
@@ -200,16 +250,29 @@ static eg_status show_description(eg_module *model, const eg_arch *arch, const n
     return status;
 }
 
-static eg_status show(eg_context *ctx, const show_args *a, const json_t *run)
+static eg_status show_file(eg_context *ctx, const network_options *network, const show_args *a)
 {
-    network_options network;
-    EG_TRY(find_network(ctx, a, run, &network));
+    eg_space_options wanted = {.struct_size = sizeof wanted,
+                               .input = network->input,
+                               .classes = network->classes,
+                               .channels = network->channels,
+                               .layers = network->layers};
+    char *text = eg_space_json(ctx, network->space, &wanted, a->expand);
+    if (!text)
+        return eg_error_last()->code;
+    fputs(text, stdout);
+    eg_free(text);
+    return EG_OK;
+}
+
+static eg_status show_network(eg_context *ctx, const show_args *a, const json_t *run, const network_options *network)
+{
     char *path = a->run ? path_join(a->run, "arch.json") : NULL;
     eg_arch *arch = file_exists(path) ? eg_arch_load(path) : NULL;
     eg_status status = arch || !file_exists(path) ? EG_OK : eg_error_last()->code;
-    eg_module *model = status == EG_OK ? build_network(ctx, &network) : NULL;
+    eg_module *model = status == EG_OK ? build_network(ctx, network) : NULL;
     if (model)
-        status = a->memory ? show_memory(model, arch, &network, a, run) : show_description(model, arch, &network, a);
+        status = a->memory ? show_memory(model, arch, network, a, run) : show_description(model, arch, network, a);
     else if (status == EG_OK)
         status = eg_error_last()->code;
     eg_module_release(model);
@@ -218,16 +281,39 @@ static eg_status show(eg_context *ctx, const show_args *a, const json_t *run)
     return status;
 }
 
+static eg_status show(eg_context *ctx, const show_args *a, const json_t *run)
+{
+    network_options network = {0};
+    eg_status status = find_network(ctx, a, run, &network);
+    if (status == EG_OK)
+        status = a->as_file ? show_file(ctx, &network, a) : show_network(ctx, a, run, &network);
+    free(network.space_text);
+    return status;
+}
+
+/* What is wrong with the options together; NULL = nothing. */
+static const char *find_contradiction(const show_args *a)
+{
+    if (!a->space == !a->run)
+        return "takes either '--space NAME' or '--run DIR'";
+    if (a->run && (a->data || a->input || a->classes || a->channels || a->layers))
+        return "'--data', '--input', '--classes', '--channels' and '--layers' go with '--space', a run has its own";
+    if (a->data && (a->input || a->classes))
+        return "'--data' says what '--input' and '--classes' say";
+    if (!a->memory && (a->batch || a->threads))
+        return "'--batch' and '--threads' go with '--memory'";
+    if (a->as_file && (a->run || a->memory || a->json))
+        return "'--as-file' goes with '--space', and without '--memory' and '--json'";
+    return a->expand && !a->as_file ? "'--expand' goes with '--as-file'" : NULL;
+}
+
 static int show_run(const command *self, void *args, bool *given)
 {
     show_args *a = args;
     (void)given;
-    if (!a->space == !a->run)
-        return usage_error(self->name, "takes either '--space NAME' or '--run DIR'");
-    if (a->run && (a->data || a->channels || a->layers))
-        return usage_error(self->name, "'--data', '--channels' and '--layers' go with '--space', a run has its own");
-    if (!a->memory && (a->batch || a->threads))
-        return usage_error(self->name, "'--batch' and '--threads' go with '--memory'");
+    const char *contradiction = find_contradiction(a);
+    if (contradiction)
+        return usage_error(self->name, "%s", contradiction);
     eg_error_clear();
     json_t *run = a->run ? load_run(a->run) : NULL;
     int64_t threads = a->threads > 0 ? a->threads : json_integer_value(json_object_get(run, "threads"));

@@ -8,6 +8,8 @@
 
 eg_status check_space(const char *name)
 {
+    if (eg_space_is_file(name))
+        return EG_OK; /* it is read later: a run that goes on does without */
     return eg_space_find(name) ? EG_OK : eg_error_last()->code;
 }
 
@@ -50,17 +52,17 @@ eg_status network_options_of(const json_t *run, const char *directory, network_o
     out->input.ndim = (int)json_array_size(dims);
     for (int i = 0; i < out->input.ndim; i++)
         out->input.dims[i] = json_integer_value(json_array_get(dims, (size_t)i));
-    return EG_OK;
+    return run_space(run, directory, space, &out->space_text);
 }
 
 eg_module *build_network(eg_context *ctx, const network_options *o)
 {
-    return eg_space_build(ctx, o->space,
-                          &(eg_space_options){.struct_size = sizeof(eg_space_options),
-                                              .input = o->input,
-                                              .classes = o->classes,
-                                              .channels = o->channels,
-                                              .layers = o->layers});
+    eg_space_options options = {.struct_size = sizeof(eg_space_options),
+                                .input = o->input,
+                                .classes = o->classes,
+                                .channels = o->channels,
+                                .layers = o->layers};
+    return o->space_text ? eg_space_from_json(ctx, o->space_text, &options) : eg_space_build(ctx, o->space, &options);
 }
 
 eg_module *build_fixed(eg_context *ctx, const network_options *options, const eg_arch *arch)

@@ -102,7 +102,7 @@ static eg_status record_arch(json_t *options, const eg_arch *arch)
 }
 
 eg_status create_run(const command *c, const void *args, const char *directory, const eg_dataset *data,
-                     const eg_arch *arch, bool resume)
+                     const eg_arch *arch, const char *space_text, bool resume)
 {
     EG_TRY(resume ? EG_OK : check_no_run(directory));
     json_t *options = options_record(c, args);
@@ -110,6 +110,11 @@ eg_status create_run(const command *c, const void *args, const char *directory, 
         return eg_error_last()->code;
     json_object_set_new(options, "input", dims_json(eg_dataset_shape(data)));
     json_object_set_new(options, "classes", json_integer((json_int_t)eg_dataset_classes(data)));
+    if (space_text) {
+        char text[FINGERPRINT_SIZE];
+        fingerprint(space_text, text);
+        json_object_set_new(options, "space_fingerprint", json_string(text));
+    }
     eg_status status = arch ? record_arch(options, arch) : EG_OK;
     char *text = status == EG_OK ? json_dumps(options, JSON_REAL_PRECISION(17)) : NULL;
     if (text)

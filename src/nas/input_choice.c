@@ -5,35 +5,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-static void free_sources(eg_input_choice *choice)
-{
-    char **sources = (char **)(uintptr_t)choice->choose_from;
-    choice->choose_from = NULL;
-    for (size_t i = 0; sources != NULL && sources[i] != NULL; i++)
-        free(sources[i]);
-    free(sources);
-}
-
-/* Makes choice->choose_from a copy of n names, or n times EG_NO_KEY for NULL. */
-static eg_status set_sources(eg_input_choice *choice, const char *const *names, size_t n)
-{
-    choice->choose_from = NULL;
-    char **copy = eg__calloc(n + 1, sizeof(*copy));
-    if (copy == NULL)
-        return EG_ENOMEM;
-    choice->choose_from = (const char *const *)copy;
-    for (size_t i = 0; i < n; i++) {
-        copy[i] = eg__strdup(names != NULL ? names[i] : EG_NO_KEY);
-        if (copy[i] == NULL) {
-            free_sources(choice);
-            return EG_ENOMEM;
-        }
-    }
-    return EG_OK;
-}
 
 enum { MAX_CANDIDATES = 1024 }; /* what a tuple holds */
 
@@ -41,7 +12,6 @@ static eg_status input_choice_build(eg_module *self)
 {
     eg_input_choice *choice = (eg_input_choice *)self;
     const char *const *given = choice->choose_from;
-    choice->choose_from = NULL; /* the caller's, not ours to free when what follows fails */
     EG_TRY(eg__mutable_take_key(self));
     int64_t n = 0;
     while (given != NULL && given[n] != NULL)
@@ -60,7 +30,6 @@ static eg_status input_choice_build(eg_module *self)
     double chosen = choice->n_chosen.value;
     EG_CHECK(chosen == floor(chosen) && chosen <= (double)choice->n_candidates, EG_EINVAL,
              "input choice '%s': n_chosen is %g, expected 0 to %" PRId64, choice->key, chosen, choice->n_candidates);
-    EG_TRY(set_sources(choice, given, (size_t)choice->n_candidates));
     return eg__choice_take_fixed(self);
 }
 
@@ -74,18 +43,6 @@ static eg_tensor *input_choice_forward(eg_module *self, eg_tensor *const *in, si
     return NULL;
 }
 
-static eg_status input_choice_copy(eg_module *dst, const eg_module *src)
-{
-    const eg_input_choice *choice = (const eg_input_choice *)src;
-    return set_sources((eg_input_choice *)dst, choice->choose_from, (size_t)choice->n_candidates);
-}
-
-static void input_choice_finalize(eg_module *self)
-{
-    free_sources((eg_input_choice *)self);
-    eg__choice_forget(self);
-}
-
 static const char *const reductions[] = {"sum", "mean", "concat", "none", NULL};
 
 const eg_class eg_input_choice_class = {
@@ -95,17 +52,17 @@ const eg_class eg_input_choice_class = {
     .instance_size = sizeof(eg_input_choice),
     .build = input_choice_build,
     .forward = input_choice_forward,
-    .copy = input_choice_copy,
-    .finalize = input_choice_finalize,
+    .finalize = eg__choice_forget,
     .n_inputs = EG_ANY_INPUTS,
-    .fields =
-        EG_FIELDS(EG_INT(eg_input_choice, n_candidates, EG_AT_LEAST(0), .help = "number of inputs"),
-                  EG_OPT_FLOAT(eg_input_choice, n_chosen, .min = -1, .max = -2, .def = -1,
-                               .help = "recommended number of inputs, -1 = any"),
-                  EG_TEXT(eg_input_choice, key, .help = "what decisions call it"),
-                  EG_ENUM(eg_input_choice, reduction, .values = reductions, .help = "how several inputs become one"),
-                  EG_BOOL(eg_input_choice, return_mask, .help = "return the decision as well"),
-                  EG_TEXT(eg_input_choice, fixed, .help = "what is chosen without a mutator, as in an architecture"))};
+    .fields = EG_FIELDS(
+        EG_INT(eg_input_choice, n_candidates, EG_AT_LEAST(0), .help = "number of inputs"),
+        EG_TEXTS(eg_input_choice, choose_from, .help = "keys of the choices that inputs come from, \"\" for none"),
+        EG_OPT_FLOAT(eg_input_choice, n_chosen, .min = -1, .max = -2, .def = -1,
+                     .help = "recommended number of inputs, -1 = any"),
+        EG_TEXT(eg_input_choice, key, .help = "what decisions call it"),
+        EG_ENUM(eg_input_choice, reduction, .values = reductions, .help = "how several inputs become one"),
+        EG_BOOL(eg_input_choice, return_mask, .help = "return the decision as well"),
+        EG_TEXT(eg_input_choice, fixed, .help = "what is chosen without a mutator, as in an architecture"))};
 
 size_t eg_input_choice_size(const eg_module *choice)
 {
@@ -122,7 +79,8 @@ const char *eg_input_choice_source(const eg_module *choice, size_t i)
                 n - 1);
         return NULL;
     }
-    return ((const eg_input_choice *)choice)->choose_from[i];
+    const char *const *sources = ((const eg_input_choice *)choice)->choose_from;
+    return sources != NULL ? sources[i] : EG_NO_KEY;
 }
 
 int64_t eg_input_choice_n_chosen(const eg_module *choice)

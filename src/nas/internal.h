@@ -22,6 +22,8 @@ size_t eg__choice_size(const eg_module *choice);
 const char *eg__choice_name(const eg_module *choice, size_t i);
 /** Name or value of candidate i. NULL for want of memory, which is not recorded. */
 json_t *eg__candidate_json(const eg_module *choice, size_t i);
+/** Makes the classes of choices known to the context. */
+eg_status eg__register_choices(eg_context *ctx);
 /** Gives a mutable under construction its automatic key where none was set. */
 eg_status eg__mutable_take_key(eg_module *m);
 /** What the constructors of both kinds of choices have in common, after all of their own: the value of `fixed`. */
@@ -192,6 +194,13 @@ extern const eg_strategy_class eg__random_strategy_class, eg__darts_strategy_cla
 
 /* ---- spaces ---- */
 
+/** Limits of the data that a space is for: numbers of a sample, classes. */
+enum { EG__SPACE_MAX_FEATURES = 1 << 24, EG__SPACE_MAX_CLASSES = 1 << 20 };
+
+/** eg_space_build() of a file. */
+eg_module *eg__space_load(eg_context *ctx, const char *path, const eg_space_options *options);
+
+extern const eg_class eg__factorized_reduce_class;
 extern const eg_space eg__cells_space, eg__darts_space, eg__mlp_space;
 extern const eg_space eg__enas_micro_space, eg__enas_macro_space, eg__nasbench201_space, eg__textnas_space;
 

@@ -34,6 +34,7 @@ eg_status eg__mutable_take_key(eg_module *m)
     const char **key = key_field(m);
     EG_CHECK(key != NULL, EG_EINVAL, "%s: a mutable's class needs a text field 'key'", m->cls->name);
     EG_CHECK(*key == NULL || **key != '\0', EG_EINVAL, "%s: the key is empty", m->cls->name);
+    EG_TRY(eg__register_choices(m->ctx));
     if (*key == NULL)
         *key = eg__format("%s%" PRIu64, m->cls->name, eg__context_next_key(m->ctx));
     return *key != NULL ? EG_OK : EG_ENOMEM;

@@ -141,18 +141,56 @@ eg_status eg__field_check(eg_module *m, const eg_field *field)
     }
 }
 
+/* ---- texts, which modules own ---- */
+
+static void free_texts(const char *const *texts)
+{
+    for (size_t i = 0; texts != NULL && texts[i] != NULL; i++)
+        free((char *)(uintptr_t)texts[i]);
+    free((void *)(uintptr_t)texts);
+}
+
+static const char *const *copy_texts(const char *const *texts)
+{
+    size_t n = 0;
+    while (texts[n] != NULL)
+        n++;
+    const char **copy = eg__calloc(n + 1, sizeof(*copy));
+    for (size_t i = 0; copy != NULL && i < n; i++) {
+        copy[i] = eg__strdup(texts[i]);
+        if (copy[i] != NULL)
+            continue;
+        free_texts(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+/* Puts copies of a field's texts into dst: NULL on failure. */
+static eg_status copy_text(eg_module *dst, const eg_module *src, const eg_field *field)
+{
+    if (field->type == EG_FIELD_TEXT) {
+        const char *text = VALUE(const char *, src, field);
+        VALUE(const char *, dst, field) = eg__strdup(text);
+        return text == NULL || VALUE(const char *, dst, field) != NULL ? EG_OK : EG_ENOMEM;
+    }
+    const char *const *texts = VALUE(const char *const *, src, field);
+    VALUE(const char *const *, dst, field) = texts != NULL ? copy_texts(texts) : NULL;
+    return texts == NULL || VALUE(const char *const *, dst, field) != NULL ? EG_OK : EG_ENOMEM;
+}
+
+static bool is_text(const eg_field *field)
+{
+    return field->type == EG_FIELD_TEXT || field->type == EG_FIELD_TEXTS;
+}
+
 eg_status eg__fields_init(eg_module *m)
 {
     const eg_field *field;
     eg_status status = EG_OK;
     /* All texts are copied (or NULL) whatever else fails: eg__fields_free() may then be called in any case. */
     for (size_t i = 0; (field = eg__field_at(m->cls, i)) != NULL; i++) {
-        if (field->type != EG_FIELD_TEXT)
-            continue;
-        const char **text = &VALUE(const char *, m, field);
-        bool given = *text != NULL;
-        *text = eg__strdup(*text);
-        if (given && *text == NULL)
+        if (is_text(field) && copy_text(m, m, field) != EG_OK)
             status = EG_ENOMEM;
     }
     for (size_t i = 0; status == EG_OK && (field = eg__field_at(m->cls, i)) != NULL; i++) {
@@ -171,6 +209,9 @@ void eg__fields_free(eg_module *m)
         if (field->type == EG_FIELD_TEXT) {
             free((char *)(uintptr_t)VALUE(const char *, m, field));
             VALUE(const char *, m, field) = NULL;
+        } else if (field->type == EG_FIELD_TEXTS) {
+            free_texts(VALUE(const char *const *, m, field));
+            VALUE(const char *const *, m, field) = NULL;
         }
     }
 }
@@ -218,6 +259,9 @@ static size_t field_size(eg_field_type type)
         return sizeof(bool);
     case EG_FIELD_ENUM:
         return sizeof(int);
+    case EG_FIELD_TEXT:
+    case EG_FIELD_TEXTS:
+        return sizeof(void *);
     default:
         return 0;
     }
@@ -225,24 +269,41 @@ static size_t field_size(eg_field_type type)
 
 void eg__field_lend(void *dst, const eg_module *src, const eg_field *field)
 {
-    size_t size = field->type == EG_FIELD_TEXT ? sizeof(const char *) : field_size(field->type);
-    memcpy((char *)dst + field->offset, at(src, field), size);
+    memcpy((char *)dst + field->offset, at(src, field), field_size(field->type));
+}
+
+void eg__fields_lend(void *prototype, const eg_module *m)
+{
+    const eg_field *field;
+    for (size_t i = 0; (field = eg__field_at(m->cls, i)) != NULL; i++)
+        eg__field_lend(prototype, m, field);
 }
 
 eg_status eg__fields_copy(eg_module *dst, const eg_module *src)
 {
     const eg_field *field;
     for (size_t i = 0; (field = eg__field_at(src->cls, i)) != NULL; i++) {
-        if (field->type != EG_FIELD_TEXT) {
+        if (is_text(field))
+            EG_TRY(copy_text(dst, src, field));
+        else
             memcpy(at(dst, field), at(src, field), field_size(field->type));
-            continue;
-        }
-        const char *text = VALUE(const char *, src, field);
-        VALUE(const char *, dst, field) = eg__strdup(text);
-        if (text != NULL && VALUE(const char *, dst, field) == NULL)
-            return EG_ENOMEM;
     }
     return EG_OK;
+}
+
+static bool equal_text(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool equal_texts(const char *const *a, const char *const *b)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    size_t i = 0;
+    while (a[i] != NULL && equal_text(a[i], b[i]))
+        i++;
+    return a[i] == b[i]; /* both at their end */
 }
 
 static bool equal(const eg_module *a, const eg_module *b, const eg_field *field)
@@ -261,10 +322,10 @@ static bool equal(const eg_module *a, const eg_module *b, const eg_field *field)
         return VALUE(bool, a, field) == VALUE(bool, b, field);
     case EG_FIELD_ENUM:
         return VALUE(int, a, field) == VALUE(int, b, field);
-    case EG_FIELD_TEXT: {
-        const char *s = VALUE(const char *, a, field), *t = VALUE(const char *, b, field);
-        return s == t || (s != NULL && t != NULL && strcmp(s, t) == 0);
-    }
+    case EG_FIELD_TEXT:
+        return equal_text(VALUE(const char *, a, field), VALUE(const char *, b, field));
+    case EG_FIELD_TEXTS:
+        return equal_texts(VALUE(const char *const *, a, field), VALUE(const char *const *, b, field));
     default:
         return true;
     }
@@ -298,6 +359,8 @@ bool eg__field_is_default(const eg_module *m, const eg_field *field)
         return VALUE(int, m, field) == (int)field->def;
     case EG_FIELD_TEXT:
         return VALUE(const char *, m, field) == NULL;
+    case EG_FIELD_TEXTS:
+        return VALUE(const char *const *, m, field) == NULL;
     default:
         return true;
     }
@@ -338,6 +401,13 @@ static void print_shape(const eg_shape *shape, eg__buf *buf)
     eg__buf_printf(buf, shape->ndim == 1 ? ",)" : ")");
 }
 
+static void print_texts(const char *const *texts, eg__buf *buf)
+{
+    for (size_t i = 0; texts != NULL && texts[i] != NULL; i++)
+        eg__buf_printf(buf, "%s'%s'", i == 0 ? "[" : ", ", texts[i]);
+    eg__buf_printf(buf, texts == NULL ? "None" : texts[0] == NULL ? "[]" : "]");
+}
+
 void eg__field_print(const eg_module *m, const eg_field *field, eg__buf *buf)
 {
     char text[EG__NUMBER_TEXT_SIZE];
@@ -368,6 +438,9 @@ void eg__field_print(const eg_module *m, const eg_field *field, eg__buf *buf)
         eg__buf_printf(buf, value == NULL ? "%s" : "'%s'", value == NULL ? "None" : value);
         break;
     }
+    case EG_FIELD_TEXTS:
+        print_texts(VALUE(const char *const *, m, field), buf);
+        break;
     default:
         break;
     }

@@ -59,6 +59,8 @@ eg_status eg__fields_init(eg_module *m);
 void eg__fields_free(eg_module *m);
 /** Copies all fields of src into the zeroed fields of dst, a module of the same class. */
 eg_status eg__fields_copy(eg_module *dst, const eg_module *src);
+/** Lets a zeroed prototype have the fields of m, whose texts it lends; its lists stay empty. */
+void eg__fields_lend(void *prototype, const eg_module *m);
 /** Whether two modules of one class have equal fields. */
 bool eg__fields_equal(const eg_module *a, const eg_module *b);
 /** Whether a field has its default value. Lists always do. */
@@ -174,6 +176,10 @@ eg_slot *eg__slot_find(const eg_module *m, const char *name, size_t len);
 /** Adds a slot without a value. NULL on failure. `field` may be NULL. */
 eg_slot *eg__slot_add_child(eg_module *m, const char *name, eg_module **field);
 eg_slot *eg__slot_add_tensor(eg_module *m, const char *name, eg_slot_kind kind, eg_tensor **field);
+/** ENOENT, with the closest names, when m has no child slot of that name. */
+eg_status eg__module_has_child(const eg_module *m, const char *name);
+/** eg_module_set_child() of this slot alone, for a child that is known not to contain m; NULL empties it. */
+eg_status eg__module_place(eg_module *m, const char *name, eg_module *child);
 /** Ends a slot and releases what it holds. */
 void eg__slot_remove(eg_module *m, eg_slot *slot);
 /** Frees all slots and releases what they hold. */

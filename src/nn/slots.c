@@ -338,6 +338,25 @@ static eg_status replace_child(eg_module *m, const char *name, eg_module *child)
     return status;
 }
 
+eg_status eg__module_has_child(const eg_module *m, const char *name)
+{
+    return find_child(m, name, strlen(name)) != NULL ? EG_OK : fail_no_slot(m, true, name, 0, strlen(name));
+}
+
+eg_status eg__module_place(eg_module *m, const char *name, eg_module *child)
+{
+    eg_status status = eg__module_has_child(m, name);
+    if (status == EG_OK && child != NULL)
+        status = name_child(child, name);
+    if (status == EG_OK) {
+        eg_slot *slot = find_child(m, name, strlen(name));
+        empty_slot(slot);
+        *eg__slot_child(slot) = eg_module_retain(child);
+    }
+    eg_module_release(child);
+    return status;
+}
+
 eg_status eg_module_set_child(eg_module *m, const char *name, eg_module *child)
 {
     if (!child) {

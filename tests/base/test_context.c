@@ -195,6 +195,20 @@ static void test_pool_off(void **state)
     eg_context_free(ctx);
 }
 
+static void test_max_memory(void **state)
+{
+    (void)state;
+    eg_context *ctx = eg_context_new(.threads = 1, .max_memory = 4096);
+    void *a = eg__pool_take(ctx, 3000);
+    assert_non_null(a);
+    assert_refused(eg__pool_take(ctx, 3000), EG_ENOMEM, "that the context may take");
+    eg__pool_give(ctx, a, 3000);
+    a = eg__pool_take(ctx, 4096);
+    assert_non_null(a);
+    eg__pool_give(ctx, a, 4096);
+    eg_context_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +222,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_size_classes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ever_new_sizes_do_not_pile_up, setup, teardown),
         cmocka_unit_test(test_pool_off),
+        cmocka_unit_test(test_max_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

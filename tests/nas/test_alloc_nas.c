@@ -313,6 +313,26 @@ static eg_status space(void *payload)
 }
 
 MAKES(space_text, char, eg_search_space_text(w->model), eg_free)
+MAKES(space_json, char, eg_space_json(ctx, "cells", &small, true), eg_free)
+MAKES(space_schema, char, eg_space_schema(ctx), eg_free)
+MAKES(space_from_json, eg_module,
+      eg_space_from_json(
+          ctx,
+          "{\"format\": \"engraft-space/1\", \"input\": [4], \"classes\": 3, \"model\": {\"class\": \"Sequential\", "
+          "\"modules\": [{\"class\": \"MLPLayer\", \"width\": 4, \"children\": {\"op.tanh\": {\"class\": \"ReLU\"}}}, "
+          "{\"class\": \"Linear\", \"in_features\": 4, \"out_features\": 3}]}}",
+          NULL),
+      eg_module_release)
+
+/* That of the world knows them already. */
+static eg_status nas_register(void *payload)
+{
+    (void)payload;
+    eg_context *fresh = eg_context_new(.threads = 1);
+    eg_status status = fresh != NULL ? eg_nas_register(fresh) : eg_error_last()->code;
+    eg_context_free(fresh);
+    return status;
+}
 
 /* ---- strategies ---- */
 
@@ -421,6 +441,10 @@ static const alloc_row rows[] = {
     {"eg_fixed_architecture (root)", fixed_root, true},
     {"eg_space_build", space, false},
     {"eg_search_space_text", space_text, false},
+    {"eg_space_json", space_json, false},
+    {"eg_space_schema", space_schema, false},
+    {"eg_space_from_json", space_from_json, true},
+    {"eg_nas_register", nas_register, false},
     {"eg_strategy_new (darts)", darts, false},
     {"eg_strategy_new (spos)", spos, false},
     {"eg_strategy_new (spos, random)", spos_random, false},

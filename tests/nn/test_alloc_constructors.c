@@ -19,6 +19,7 @@ typedef struct world {
 } world;
 
 /* Made once, only read by the rows. */
+static char json_path[TEMPORARY_PATH_SIZE];
 static char *directory, weights[TEMPORARY_PATH_SIZE], rewritten[TEMPORARY_PATH_SIZE], csv[TEMPORARY_PATH_SIZE + 8],
     idx[TEMPORARY_PATH_SIZE + 8], cifar[TEMPORARY_PATH_SIZE + 8];
 
@@ -342,6 +343,60 @@ static eg_status walks(void *payload)
 }
 
 MAKES(text, char, eg_module_text(w->model), eg_free)
+
+static eg_module *make_attention(eg_context *ctx)
+{
+    return eg_sequential(ctx,
+                         EG_NAMED({"a", eg_multihead_attention(ctx, 4, 2)}, {"n", eg_layer_norm(ctx, EG_SHAPE(4))}));
+}
+
+/* With a child that its class makes, as it makes it and otherwise, and a module in two places. */
+static eg_status json(void *payload)
+{
+    eg_module *m = make_attention(((world *)payload)->base.ctx);
+    if (m == NULL)
+        return eg_error_last()->code;
+    eg_module *linear = eg_linear(m->ctx, 4, 4);
+    eg_status status = linear != NULL
+                           ? eg_module_set_child(eg_module_find(m, "a"), "out_proj", eg_module_retain(linear))
+                           : eg_error_last()->code;
+    if (status == EG_OK)
+        status = eg_append(m, eg_module_retain(linear));
+    char *text = status == EG_OK ? eg_module_json(m) : NULL,
+         *expanded = text != NULL ? eg_module_json_expanded(m) : NULL;
+    if (status == EG_OK && expanded == NULL)
+        status = eg_error_last()->code;
+    eg_free(text);
+    eg_free(expanded);
+    eg_module_release(linear);
+    eg_module_release(m);
+    return status;
+}
+
+#define JSON_MODEL                                                                                                     \
+    "{\"class\": \"Sequential\", \"named\": {\"a\": {\"class\": \"MultiheadAttention\", \"embed_dim\": 4, "            \
+    "\"num_heads\": 2, "                                                                                               \
+    "\"children\": {\"out_proj\": {\"class\": \"Linear\", \"id\": \"l\", \"in_features\": 4, \"out_features\": 4}}}, " \
+    "\"b\": {\"ref\": \"l\"}, \"c\": null, \"d\": {\"class\": \"Conv2d\", \"in_channels\": 1, \"out_channels\": 1, "   \
+    "\"kernel_size\": [3, 1]}}}"
+MAKES(from_json, eg_module, eg_module_from_json(ctx, JSON_MODEL), eg_module_release)
+
+static eg_status files_of_json(void *payload)
+{
+    world *w = payload;
+    EG_TRY(eg_module_save_json(w->model, json_path));
+    eg_module *m = eg_module_load_json(w->base.ctx, json_path);
+    eg_status status = alloc_made(m);
+    eg_module_release(m);
+    return status;
+}
+
+typedef struct eg_linear named_linear;
+static EG_NAMED_CLASS(named_linear, "NamedLinear", .super = &eg_linear_class);
+static eg_status register_class(void *payload)
+{
+    return eg_context_register_class(((world *)payload)->base.ctx, &named_linear_class);
+}
 
 static eg_status print(void *payload)
 {
@@ -694,6 +749,10 @@ static const alloc_row rows[] = {
      false},
     {"eg_module_walk eg_module_walk_tensors eg_module_n_parameters", walks, false},
     {"eg_module_text", text, false},
+    {"eg_module_json eg_module_json_expanded", json, false},
+    {"eg_module_from_json", from_json, true},
+    {"eg_module_save_json eg_module_load_json", files_of_json, true},
+    {"eg_context_register_class", register_class, false},
     {"eg_module_print", print, false},
     {"eg_trace_new eg_trace_text", trace, false},
     {"eg_state_new eg_state_put eg_module_state eg_module_load_state", state, false},
@@ -780,6 +839,7 @@ static int make_files(void **unused)
     directory = temporary_make();
     temporary_path(directory, "weights.safetensors", weights);
     temporary_path(directory, "rewritten.safetensors", rewritten);
+    temporary_path(directory, "model.json", json_path);
     snprintf(csv, sizeof csv, "csv:%s", temporary_path(directory, "numbers.csv", folder));
     static const char lines[] = "a,b,label\n1,2,0\n3,4,1\n5,6,0\n7,8,1\n1,1,0\n2,2,1\n";
     write_file(directory, "numbers.csv", lines, sizeof lines - 1);

@@ -110,8 +110,11 @@ static eg_module *build(eg_context *ctx, const eg_space_options *o)
     return NULL;
 }
 
+static const eg_class *const classes[] = {&cell_class, NULL};
+
 const eg_space eg__cells_space = {
     .name = "cells",
     .help = "a chain of residual cells, two open layers and an open shortcut each; quick on processors",
     .source = "after He et al., CVPR 2016, and Howard et al., 2017",
+    .classes = classes,
     .build = build};

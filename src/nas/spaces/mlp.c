@@ -89,8 +89,11 @@ static eg_module *build(eg_context *ctx, const eg_space_options *o)
     return NULL;
 }
 
+static const eg_class *const classes[] = {&mlp_layer_class, NULL};
+
 const eg_space eg__mlp_space = {.name = "mlp",
                                 .help = "hidden layers of one width, each open, with an open shortcut; for any data",
                                 .source = "after He et al., CVPR 2016",
                                 .any_input = true,
+                                .classes = classes,
                                 .build = build};

@@ -36,7 +36,7 @@ const eg_space *eg_space_find(const char *name)
     return NULL;
 }
 
-enum { MIN_SIDE = 8, MAX_FEATURES = 1 << 24, MAX_CLASSES = 1 << 20, MAX_CHANNELS = 1 << 12, MAX_LAYERS = 1 << 8 };
+enum { MIN_SIDE = 8, MAX_CHANNELS = 1 << 12, MAX_LAYERS = 1 << 8 };
 
 static eg_status check_input(const eg_space *space, const eg_space_options *o)
 {
@@ -45,8 +45,8 @@ static eg_status check_input(const eg_space *space, const eg_space_options *o)
     const int64_t *dims = o->input.dims;
     if (space->any_input) {
         int64_t n = o->input.ndim > 0 ? eg_shape_numel(o->input) : 0;
-        EG_CHECK(n > 0 && n <= MAX_FEATURES, EG_ESHAPE, "space '%s': input is %s, expected 1 to %d numbers",
-                 space->name, shape, MAX_FEATURES);
+        EG_CHECK(n > 0 && n <= EG__SPACE_MAX_FEATURES, EG_ESHAPE, "space '%s': input is %s, expected 1 to %d numbers",
+                 space->name, shape, EG__SPACE_MAX_FEATURES);
         return EG_OK;
     }
     EG_CHECK(o->input.ndim == 3 && (dims[0] == 1 || dims[0] == 3) && dims[1] >= MIN_SIDE && dims[2] >= MIN_SIDE,
@@ -59,14 +59,14 @@ static eg_status check_options(const eg_space *space, const eg_space_options *o)
 {
     const char *name = space->name;
     EG_TRY(check_input(space, o));
-    EG_CHECK(o->classes >= 1 && o->classes <= MAX_CLASSES, EG_EINVAL,
-             "space '%s': %" PRId64 " classes, expected 1 to %d", name, o->classes, MAX_CLASSES);
+    EG_CHECK(o->classes >= 1 && o->classes <= EG__SPACE_MAX_CLASSES, EG_EINVAL,
+             "space '%s': %" PRId64 " classes, expected 1 to %d", name, o->classes, EG__SPACE_MAX_CLASSES);
     EG_CHECK(o->channels >= 0 && o->channels <= MAX_CHANNELS && o->channels % 2 == 0, EG_EINVAL,
              "space '%s': %" PRId64 " channels, expected an even number up to %d, or 0", name, o->channels,
              MAX_CHANNELS);
     EG_CHECK(o->layers >= 0 && o->layers <= MAX_LAYERS, EG_EINVAL, "space '%s': %" PRId64 " layers, expected 0 to %d",
              name, o->layers, MAX_LAYERS);
-    EG_CHECK(o->vocabulary >= 0 && o->vocabulary <= MAX_FEATURES, EG_EINVAL,
+    EG_CHECK(o->vocabulary >= 0 && o->vocabulary <= EG__SPACE_MAX_FEATURES, EG_EINVAL,
              "space '%s': a vocabulary of %" PRId64 " words, expected 0 to %d", name, o->vocabulary, MAX_FEATURES);
     EG_CHECK(o->drop_path >= 0 && o->drop_path < 1, EG_EINVAL, "space '%s': drop_path is %g, expected 0 to below 1",
              name, o->drop_path);
@@ -75,11 +75,16 @@ static eg_status check_options(const eg_space *space, const eg_space_options *o)
 
 eg_module *eg_space_build(eg_context *ctx, const char *name, const eg_space_options *options)
 {
-    if (ctx == NULL || options == NULL)
-        return eg__null(__func__, ctx == NULL ? "context" : "options");
+    if (ctx == NULL)
+        return eg__null(__func__, "context");
+    if (eg_space_is_file(name))
+        return eg__space_load(ctx, name, options);
+    if (options == NULL)
+        return eg__null(__func__, "options");
     const eg_space *space = eg_space_find(name);
     eg_space_options own;
-    if (space == NULL || eg__options_copy(&own, sizeof(own), options) != EG_OK || check_options(space, &own) != EG_OK)
+    if (space == NULL || eg__options_copy(&own, sizeof(own), options) != EG_OK || check_options(space, &own) != EG_OK ||
+        eg_nas_register(ctx) != EG_OK)
         return NULL;
     return space->build(ctx, &own);
 }

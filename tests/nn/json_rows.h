@@ -1,0 +1,75 @@
+/*
+ * tests/nn/json_rows.h - a module of each class as JSON, with ' for ".
+ */
+#ifndef EG_TESTS_NN_JSON_ROWS_H
+#define EG_TESTS_NN_JSON_ROWS_H
+
+/* Each class with fields that have not their defaults. */
+static const char *const rows[] = {
+    "{'class': 'Sequential', 'modules': [{'class': 'ReLU'}, {'class': 'Tanh'}, null]}",
+    "{'class': 'Sequential', 'named': {'b': {'class': 'ReLU'}, 'a': {'class': 'Tanh'}, '0': null}}",
+    "{'class': 'ModuleList', 'modules': [{'class': 'ReLU'}]}",
+    "{'class': 'ModuleList', 'named': {'one': {'class': 'ReLU'}}}",
+    "{'class': 'Conv2d', 'in_channels': 4, 'out_channels': 6, 'kernel_size': [3, 1], 'stride': 2, 'padding': [1, 0],"
+    " 'dilation': [1, 2], 'groups': 2, 'no_bias': true}",
+    "{'class': 'Conv1d', 'in_channels': 4, 'out_channels': 6, 'kernel_size': 3, 'stride': 2, 'padding': 1,"
+    " 'dilation': 2, 'groups': 2, 'no_bias': true}",
+    "{'class': 'ConvTranspose2d', 'in_channels': 4, 'out_channels': 6, 'kernel_size': [3, 2], 'stride': 2,"
+    " 'padding': 1, 'output_padding': [0, 1], 'dilation': 2, 'groups': 2, 'no_bias': true}",
+    "{'class': 'Linear', 'in_features': 3, 'out_features': 4, 'no_bias': true}",
+    "{'class': 'Embedding', 'num_embeddings': 5, 'embedding_dim': 3, 'padding_idx': -1}",
+    "{'class': 'MultiheadAttention', 'embed_dim': 6, 'num_heads': 2, 'dropout': 0.25, 'no_bias': true,"
+    " 'batch_first': true, 'is_causal': true}",
+    "{'class': 'LSTM', 'input_size': 3, 'hidden_size': 4, 'num_layers': 2, 'no_bias': true, 'batch_first': true,"
+    " 'dropout': 0.1, 'bidirectional': true}",
+    "{'class': 'GRU', 'input_size': 3, 'hidden_size': 4, 'num_layers': 2, 'no_bias': true, 'batch_first': true,"
+    " 'dropout': 0.1, 'bidirectional': true}",
+    "{'class': 'LSTMCell', 'input_size': 3, 'hidden_size': 4, 'no_bias': true}",
+    "{'class': 'GRUCell', 'input_size': 3, 'hidden_size': 4, 'no_bias': true}",
+    "{'class': 'BatchNorm2d', 'num_features': 3, 'eps': 0.001, 'momentum': 0, 'no_affine': true, 'relu': true,"
+    " 'cumulative': true, 'no_track_running_stats': true}",
+    "{'class': 'GroupNorm', 'num_groups': 2, 'num_channels': 4, 'eps': 0.1, 'no_affine': true}",
+    "{'class': 'LayerNorm', 'normalized_shape': [3, 4], 'eps': 0.1, 'no_affine': true}",
+    "{'class': 'InstanceNorm2d', 'num_features': 3, 'eps': 1e-06, 'affine': true}",
+    "{'class': 'MaxPool2d', 'kernel_size': [3, 2], 'stride': [1, 2], 'padding': 1, 'ceil_mode': true, 'dilation': 2}",
+    "{'class': 'AvgPool2d', 'kernel_size': 3, 'stride': 1, 'padding': [1, 0], 'ceil_mode': true, 'exclude_pad': true}",
+    "{'class': 'AdaptiveAvgPool2d', 'output_size': [2, 3]}",
+    "{'class': 'GlobalAvgPool2d'}",
+    "{'class': 'Upsample', 'size': [4, 6], 'mode': 'bilinear', 'align_corners': true}",
+    "{'class': 'Upsample', 'scale_factor': 2.5}",
+    "{'class': 'PixelShuffle', 'upscale_factor': 2}",
+    "{'class': 'PixelUnshuffle', 'downscale_factor': 2}",
+    "{'class': 'ReLU'}",
+    "{'class': 'ReLU6'}",
+    "{'class': 'Sigmoid'}",
+    "{'class': 'Tanh'}",
+    "{'class': 'GELU'}",
+    "{'class': 'SiLU'}",
+    "{'class': 'Hardswish'}",
+    "{'class': 'Hardsigmoid'}",
+    "{'class': 'Mish'}",
+    "{'class': 'Identity'}",
+    "{'class': 'LeakyReLU', 'negative_slope': 0}",
+    "{'class': 'ELU', 'alpha': 0.5}",
+    "{'class': 'Softplus', 'beta': 2, 'threshold': 10}",
+    "{'class': 'PReLU', 'num_parameters': 3, 'init': 0.5}",
+    "{'class': 'Softmax', 'dim': -1}",
+    "{'class': 'LogSoftmax', 'dim': 1}",
+    "{'class': 'Dropout', 'p': 0.5}",
+    "{'class': 'DropPath', 'p': 0.2}",
+    "{'class': 'Flatten', 'start_dim': 2, 'end_dim': 3}",
+    "{'class': 'LayerChoice', 'named': {'b': {'class': 'ReLU'}, 'a': {'class': 'Identity'}}, 'key': 'op',"
+    " 'reduction': 'mean', 'return_mask': true, 'fixed': '[0, 1]'}",
+    "{'class': 'LayerChoice', 'modules': [{'class': 'ReLU'}, {'class': 'Identity'}], 'key': 'op'}",
+    "{'class': 'InputChoice', 'n_candidates': 2, 'choose_from': ['x', ''], 'n_chosen': 1, 'key': 'in',"
+    " 'reduction': 'concat', 'return_mask': true, 'fixed': '0'}",
+    "{'class': 'Cell', 'index': 2, 'channels': 4, 'drop_path': 0.5}",
+    "{'class': 'DartsNetwork', 'in_channels': 3, 'classes': 5, 'channels': 4, 'layers': 2, 'drop_path': 0.5}",
+    "{'class': 'DartsCell', 'channels_pp': 4, 'channels_p': 8, 'channels': 4, 'reduction_p': true, 'reduction': true,"
+    " 'drop_path': 0.5}",
+    "{'class': 'FactorizedReduce', 'in_channels': 3, 'out_channels': 5}",
+    "{'class': 'MLPLayer', 'index': 1, 'width': 8, 'drop_path': 0.5}",
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+#endif
