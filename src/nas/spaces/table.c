@@ -9,8 +9,9 @@
 
 static const eg_space *const spaces[] = {
     /* by name */
-    &eg__cells_space, &eg__darts_space,       &eg__enas_macro_space, &eg__enas_micro_space,
-    &eg__mlp_space,   &eg__nasbench201_space, &eg__textnas_space,    NULL,
+    &eg__cells_space,        &eg__darts_space,       &eg__enas_macro_space,  &eg__enas_micro_space,
+    &eg__mlp_space,          &eg__nasbench101_space, &eg__nasbench201_space, &eg__nasbench_macro_space,
+    &eg__proxylessnas_space, &eg__spos_space,        &eg__textnas_space,     NULL,
 };
 
 const eg_space *const *eg_spaces(void)
