@@ -203,6 +203,7 @@ eg_module *eg__space_load(eg_context *ctx, const char *path, const eg_space_opti
 extern const eg_class eg__factorized_reduce_class;
 extern const eg_space eg__cells_space, eg__darts_space, eg__mlp_space;
 extern const eg_space eg__enas_micro_space, eg__enas_macro_space, eg__nasbench201_space, eg__textnas_space;
+extern const eg_space eg__nasbench101_space, eg__nasbench_macro_space, eg__proxylessnas_space, eg__spos_space;
 
 /** The candidates of DARTS, from `channels` to as many, stride 1 or 2: each has the image halved (rounded up) for 2. */
 eg_module *eg__darts_pool_max(eg_context *ctx, int64_t channels, int64_t stride);
@@ -227,6 +228,8 @@ extern const eg_class eg__factorized_reduce_class;
 
 /** Runs an edge of a cell. In training its output is dropped, unless it is the input itself. */
 eg_tensor *eg__run_edge(const eg_module *cell, eg_module *edge, eg_tensor *x, double drop_path);
+/** Zeros of as many channels, the image smaller by `stride`, rounded up. ESHAPE for what are no images. */
+eg_tensor *eg__zero_image(eg_tensor *x, int64_t channels, int64_t stride);
 
 /** Blocks of ENAS. Convolution after a 1x1 convolution, batch norm and ReLU; its own are behind it. */
 eg_module *eg__enas_conv_branch(eg_context *ctx, int64_t channels, int64_t kernel, bool separable);
@@ -239,5 +242,26 @@ eg_module *eg__enas_sep_conv_bn(eg_context *ctx, int64_t channels, int64_t kerne
 /** 3x3, the image stays as large. */
 eg_module *eg__enas_avg_pool(eg_context *ctx);
 eg_module *eg__enas_max_pool(eg_context *ctx);
+
+/** Convolution, batch norm, ReLU6. */
+eg_module *eg__mobile_conv(eg_context *ctx, int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride);
+/** An inverted bottleneck: 1x1 convolution to `expansion` (1: none) times the channels, depthwise convolution, both
+ *  with batch norm and ReLU6, 1x1 convolution and batch norm: eg__mbconv(ctx, 16, 24, 3, 2, 6). */
+typedef struct eg__mbconv_args {
+    int64_t in_channels, out_channels, kernel, stride, expansion;
+} eg__mbconv_args;
+eg_module *eg__mbconv_with(eg_context *ctx, const eg__mbconv_args *args);
+#define eg__mbconv(ctx, ...) eg__mbconv_with(ctx, &(const eg__mbconv_args){__VA_ARGS__})
+/** x + the one child on x, which may give eg_none: eg__residual(ctx, EG_NAMED({"conv", branch})). */
+typedef struct eg__residual {
+    eg_module base;
+    const eg_named_module *named;
+    size_t n_named;
+    double drop_path;
+} eg__residual;
+extern const eg_class eg__residual_class;
+#define eg__residual(...) eg_new(eg__residual, __VA_ARGS__)
+/** Which of stages of these sizes layer 0 .. layers-1 is in, where `layers` are spread over them in proportion. */
+size_t eg__stage_of(const int64_t *sizes, size_t n_stages, int64_t layer, int64_t layers);
 
 #endif

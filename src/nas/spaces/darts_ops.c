@@ -105,3 +105,17 @@ eg_tensor *eg__run_edge(const eg_module *cell, eg_module *edge, eg_tensor *x, do
     bool drop = drop_path > 0 && cell->training && y != x && !eg_is_none(y);
     return drop ? eg_f_drop_path(y, drop_path, true) : y;
 }
+
+eg_tensor *eg__zero_image(eg_tensor *x, int64_t channels, int64_t stride)
+{
+    eg_shape shape = eg_tensor_shape(x);
+    if (shape.ndim != 4) {
+        char text[EG_SHAPE_TEXT_SIZE];
+        eg_fail(EG_ESHAPE, "input is %s, expected images (N, C, H, W)", eg_shape_format(shape, text, sizeof(text)));
+        return NULL;
+    }
+    shape.dims[1] = channels;
+    shape.dims[2] = (shape.dims[2] + stride - 1) / stride;
+    shape.dims[3] = (shape.dims[3] + stride - 1) / stride;
+    return eg_tensor_is_shape_only(x) ? eg_shape_only(x->ctx, shape) : eg_zeros(x->ctx, shape);
+}

@@ -21,16 +21,7 @@ static eg_tensor *zero_forward(eg_module *self, eg_tensor *const *in, size_t n_i
 {
     (void)n_in;
     const zero *z = (zero *)self;
-    eg_shape shape = eg_tensor_shape(in[0]);
-    if (shape.ndim != 4) {
-        char text[EG_SHAPE_TEXT_SIZE];
-        eg_fail(EG_ESHAPE, "input is %s, expected images (N, C, H, W)", eg_shape_format(shape, text, sizeof(text)));
-        return NULL;
-    }
-    shape.dims[1] = z->channels;
-    shape.dims[2] = (shape.dims[2] + z->stride - 1) / z->stride;
-    shape.dims[3] = (shape.dims[3] + z->stride - 1) / z->stride;
-    return eg_tensor_is_shape_only(in[0]) ? eg_shape_only(self->ctx, shape) : eg_zeros(self->ctx, shape);
+    return eg__zero_image(in[0], z->channels, z->stride);
 }
 
 static EG_NAMED_CLASS(zero, "Zero", .forward = zero_forward,

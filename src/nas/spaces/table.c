@@ -9,8 +9,9 @@
 
 static const eg_space *const spaces[] = {
     /* by name */
-    &eg__cells_space, &eg__darts_space,       &eg__enas_macro_space, &eg__enas_micro_space,
-    &eg__mlp_space,   &eg__nasbench201_space, &eg__textnas_space,    NULL,
+    &eg__cells_space,        &eg__darts_space,       &eg__enas_macro_space,  &eg__enas_micro_space,
+    &eg__mlp_space,          &eg__nasbench101_space, &eg__nasbench201_space, &eg__nasbench_macro_space,
+    &eg__proxylessnas_space, &eg__spos_space,        &eg__textnas_space,     NULL,
 };
 
 const eg_space *const *eg_spaces(void)
@@ -67,7 +68,8 @@ static eg_status check_options(const eg_space *space, const eg_space_options *o)
     EG_CHECK(o->layers >= 0 && o->layers <= MAX_LAYERS, EG_EINVAL, "space '%s': %" PRId64 " layers, expected 0 to %d",
              name, o->layers, MAX_LAYERS);
     EG_CHECK(o->vocabulary >= 0 && o->vocabulary <= EG__SPACE_MAX_FEATURES, EG_EINVAL,
-             "space '%s': a vocabulary of %" PRId64 " words, expected 0 to %d", name, o->vocabulary, MAX_FEATURES);
+             "space '%s': a vocabulary of %" PRId64 " words, expected 0 to %d", name, o->vocabulary,
+             EG__SPACE_MAX_FEATURES);
     EG_CHECK(o->drop_path >= 0 && o->drop_path < 1, EG_EINVAL, "space '%s': drop_path is %g, expected 0 to below 1",
              name, o->drop_path);
     return EG_OK;
