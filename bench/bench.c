@@ -210,7 +210,11 @@ int main(int argc, char **argv)
     bench b = {.argc = argc - 2, .argv = argv + 2};
     b.threads = bench_int(&b, "threads", 1);
     b.ctx = eg_context_new(.seed = 1, .threads = (int)b.threads);
-    if (b.ctx != NULL && family->run(&b) == EG_OK && b.steps > 0)
+    bool bf16 = strcmp(bench_text(&b, "precision", "f32"), "bf16") == 0;
+    eg_status precision = eg_context_set_precision(b.ctx, bf16 ? EG_BF16 : EG_F32);
+    if (precision == EG_EUNSUPPORTED) /* a case that this machine does not have, no failure */
+        printf("{\"unsupported\": \"%s\"}\n", eg_error_last()->message), eg_error_clear();
+    else if (precision == EG_OK && family->run(&b) == EG_OK && b.steps > 0)
         print_result(&b);
     free(b.seconds);
     free(b.extra);

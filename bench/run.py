@@ -56,12 +56,16 @@ CASES = {
                        rounds=1),
     "darts_step_low": Case("darts", f"{PAPER} memory=low", [Peer("full", "memory=full", 1 / 1.4, engraft=True)],
                            rounds=1),
+    "darts_step_bf16": Case("darts", f"{PAPER} precision=bf16", [Peer("f32", "precision=f32", 1, engraft=True)],
+                            rounds=1),
     "darts_step_1t": Case("darts", PAPER, [Peer("nchw", "layout=nchw steps=3", 7), Peer("nhwc", "layout=nhwc", 2.5)],
                           threads=1, rounds=1, usual=False),
     "darts_tiny": Case("darts", "batch=16 layers=3 channels=4 size=16", layouts(8, 8), steps=10),
     "spos_darts": Case("spos", "space=darts warmup=10", layouts(4, 2), steps=10, rounds=1),
     "spos_mobile": Case("spos", "space=mobile warmup=10", layouts(4, 2), steps=10, rounds=1),
     "resnet20_train": Case("train", "net=resnet20", layouts(1.7, 1.3), steps=10),
+    "resnet20_train_bf16": Case("train", "net=resnet20 precision=bf16",
+                                [Peer("f32", "precision=f32", 1, engraft=True)], steps=10),
     "mobilenet_train": Case("train", "net=mobilenet", layouts(3.5, 2.2), steps=20),
     "mlp": Case("train", "net=mlp", [Peer("", "", 3)], steps=300),
     "mlp_1t": Case("train", "net=mlp", [Peer("", "", 3)], threads=1, steps=300),
@@ -118,6 +122,10 @@ def merge(results):
     return merged
 
 
+class Unsupported(Exception):
+    """What the case asks for is not to be had on this machine."""
+
+
 class Runner:
     def __init__(self, build, case, options):
         self.case = case
@@ -134,7 +142,10 @@ class Runner:
                               env=self.environment, stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"'{' '.join(done.args)}' ended with status {done.returncode}")
-        return json.loads(done.stdout.strip().splitlines()[-1])
+        result = json.loads(done.stdout.strip().splitlines()[-1])
+        if "unsupported" in result:
+            raise Unsupported(result["unsupported"])
+        return result
 
     def startup(self, command):
         """Start to end of a program."""
@@ -238,6 +249,9 @@ def run_case(name, options):
         ours, theirs = Runner(options.build, case, options).run(peers)
         columns = [peer_columns(peer, result, ours, case.paired) for peer, result in zip(peers, theirs)]
         rows = [{**head, **own_columns(ours), **further} for further in columns or [{}]]
+    except Unsupported as error:
+        say(f"{name}: skipped: {error}")
+        return []
     except FAILURES as error:
         rows = [{**head, "error": str(error)}]
     rows = [{**row, **conditions.row()} for row in rows]

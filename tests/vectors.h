@@ -125,6 +125,8 @@ static inline double element_get(const eg_tensor *t, int64_t i)
         return (double)((int64_t *)data)[at];
     case EG_U8:
         return (double)((uint8_t *)data)[at];
+    case EG_BF16: /* in no case */
+        break;
     }
     return NAN;
 }
@@ -145,6 +147,8 @@ static inline void element_set(eg_tensor *t, int64_t i, double value)
         break;
     case EG_U8:
         ((uint8_t *)data)[at] = (uint8_t)value;
+        break;
+    case EG_BF16:
         break;
     }
 }

@@ -70,6 +70,11 @@ EG_API eg_tensor *eg_pow(eg_tensor *x, double exponent);
  *  where min <= x <= max. */
 EG_API eg_tensor *eg_clamp(eg_tensor *x, double min, double max);
 
+/** The same numbers as float32, float64 or bfloat16 (else EDTYPE); x itself where they are that already. What meets
+ *  float32 may be bfloat16 in all operations. A result has the first input's type; where two (or the
+ *  choices of eg_where) broadcast it is bfloat16 if one of them is. */
+EG_API eg_tensor *eg_cast(eg_tensor *x, eg_dtype dtype);
+
 /* ---- shapes ---- */
 
 /** Joins n tensors along `dim` (negative counts from the end); eg_none among them is left out (all: eg_none). */

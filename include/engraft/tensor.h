@@ -26,7 +26,9 @@ typedef enum eg_dtype {
     EG_F32, /**< activations, parameters */
     EG_I64, /**< labels, indices */
     EG_F64, /**< for gradient checks; reference kernels only */
-    EG_U8   /* workspaces */
+    EG_U8,  /* workspaces */
+    EG_BF16 /**< bfloat16, the upper half of a float32: activations and their gradients, see eg_context_set_precision()
+             */
 } eg_dtype;
 /** "float32", ..; "unknown type" for a number that is none. Never NULL. */
 EG_API const char *eg_dtype_name(eg_dtype dtype);
@@ -90,6 +92,21 @@ EG_API eg_tensor *eg_empty(eg_context *ctx, eg_dtype dtype, eg_shape shape, eg_l
 /** Several tensors as one value: what a module with several outputs returns. At most 1024 (EINVAL), eg_none among them
  *  allowed. */
 EG_API eg_tensor *eg_tuple(eg_context *ctx, eg_tensor *const *items, size_t n);
+
+/* ---- precision ---- */
+
+/** The type of the activations that modules compute with: EG_F32 (as a context begins) or EG_BF16. With EG_BF16 the
+ *  outermost module call casts its float32 inputs to bfloat16 and what it returns back to float32; operations within
+ *  store activations and their gradients in bfloat16, at half the memory, and compute convolutions and matrix products
+ *  from weights rounded to it, with float32 sums. Parameters, their gradients, statistics of normalizations and all
+ *  that comes after the outermost call (losses, optimizers) are float32, as with torch.autocast.
+ *
+ *  EUNSUPPORTED, naming what there is, without a processor that multiplies bfloat16 numbers (AVX512-BF16 or AMX):
+ *  elsewhere it would only be slow. With EG_BF16=emulate in the environment when the context is made it is allowed
+ *  everywhere and computes by float32 kernels, to the same roundings: for tests. EINVAL for other types. */
+EG_API eg_status eg_context_set_precision(eg_context *ctx, eg_dtype precision);
+/** EG_F32 for NULL. */
+EG_API eg_dtype eg_context_precision(const eg_context *ctx);
 
 /* ---- looking at them ---- */
 

@@ -269,7 +269,7 @@ static eg_status record(application *app)
     app->saved = (eg__saved){0};
     for (size_t i = 0; i < call->n_out; i++) {
         eg_tensor *t = call->out[i];
-        t->requires_grad = t->dtype == EG_F32 || t->dtype == EG_F64;
+        t->requires_grad = eg__is_float(t->dtype);
         t->tape_id = tape->id;
         t->node = (uint32_t)tape->n_nodes;
         t->out_index = (uint32_t)i;

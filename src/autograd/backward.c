@@ -136,11 +136,16 @@ eg_status eg_op_grad_pass(eg_op_grad *grad, size_t i, eg_tensor *t)
     EG_TRY(check_index(grad, i));
     EG_TRY(eg__tensor_check_dense(t, "gradient"));
     const eg_spec *spec = &grad->in_spec[i];
-    if (t->dtype != spec->dtype || !eg_shape_equal(t->shape, spec->shape)) {
+    bool mixed = eg__parameter_type(t->dtype) == eg__parameter_type(spec->dtype);
+    if (!mixed || !eg_shape_equal(t->shape, spec->shape)) {
         char a[EG_SHAPE_TEXT_SIZE], b[EG_SHAPE_TEXT_SIZE];
         return eg_fail(EG_ESHAPE, "gradient of input %zu is %s %s, the input %s %s", i, eg_dtype_name(t->dtype),
                        eg_shape_format(t->shape, a, sizeof a), eg_dtype_name(spec->dtype),
                        eg_shape_format(spec->shape, b, sizeof b));
+    }
+    if (t->dtype != spec->dtype) { /* one of them is bfloat16 */
+        eg_tensor *copy = eg_op_grad_new(grad, i);
+        return copy ? eg__tensor_copy_into(copy, t) : eg_error_last()->code;
     }
     set_grad_in(grad, i, eg_tensor_keep(t));
     return EG_OK;
@@ -299,16 +304,14 @@ eg_status eg_backward(eg_tensor *loss)
         return eg_fail(EG_ESHAPE, "loss has shape %s, expected one element",
                        eg_shape_format(loss->shape, text, sizeof text));
     }
-    EG_CHECK(loss->dtype == EG_F32 || loss->dtype == EG_F64, EG_EDTYPE, "loss is %s, expected a floating-point type",
+    EG_CHECK(eg__is_float(loss->dtype), EG_EDTYPE, "loss is %s, expected a floating-point type",
              eg_dtype_name(loss->dtype));
     eg_tensor *one = eg__tensor_new_like(loss);
     if (!one)
         return eg_error_last()->code;
-    if (one->dtype == EG_F32)
-        *eg__f32(one) = 1.0F;
-    else
-        *eg__f64(one) = 1.0;
-    eg_status status = eg_backward_from(loss, one);
+    eg_status status = eg_tensor_write(one, &(float){1.0F}, 1);
+    if (status == EG_OK)
+        status = eg_backward_from(loss, one);
     eg_tensor_release(one);
     return status;
 }

@@ -109,6 +109,8 @@ typedef struct eg__autograd {
 eg__autograd *eg__autograd_of(eg_context *ctx);
 /** The innermost tape when it records and no operation is under way that began after it was opened, else NULL. */
 eg_tape *eg__recording_tape(const eg__autograd *state);
+/** Whether an operation or a backward pass is under way. */
+bool eg__is_inside(const eg_context *ctx);
 /** The id of the last tape opened, for eg__tapes_close_after(). */
 uint64_t eg__tape_last(const eg_context *ctx);
 /** Closes the tapes that were opened after that one and are open still. Returns whether there were any. */

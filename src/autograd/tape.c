@@ -175,6 +175,12 @@ bool eg_is_recording(const eg_context *ctx)
     return state && eg__recording_tape(state);
 }
 
+bool eg__is_inside(const eg_context *ctx)
+{
+    const eg__autograd *state = eg__context_peek(ctx, EG__SLOT_AUTOGRAD);
+    return state && state->inside > 0;
+}
+
 bool eg__is_repeating(const eg_context *ctx)
 {
     const eg__autograd *state = eg__context_peek(ctx, EG__SLOT_AUTOGRAD);

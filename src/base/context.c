@@ -55,6 +55,8 @@ eg_context *eg_context_new_with(const eg_context_options *options)
     ctx->max_memory = own.max_memory;
     ctx->next_key = 1;
     atomic_init(&ctx->canceled, false);
+    const char *bf16 = getenv("EG_BF16");
+    ctx->emulates_bf16 = bf16 && strcmp(bf16, "emulate") == 0;
     eg__pool_init(ctx);
     return ctx;
 }
@@ -157,6 +159,11 @@ void *eg__context_peek(const eg_context *ctx, eg__slot slot)
 const char *eg__context_backend(const eg_context *ctx)
 {
     return ctx->backend;
+}
+
+bool eg__context_emulates_bf16(const eg_context *ctx)
+{
+    return ctx->emulates_bf16;
 }
 
 uint64_t eg__context_next_key(eg_context *ctx)

@@ -27,6 +27,7 @@ struct eg_context {
     eg_rng rng;
     int threads;
     const char *backend;
+    bool emulates_bf16;
     eg_log_fn log;
     void *log_payload;
     atomic_bool canceled;

@@ -157,6 +157,8 @@ void *eg__context_slot(eg_context *ctx, eg__slot slot, size_t size, void (*destr
 /** The slot's memory, NULL when it was never made. */
 void *eg__context_peek(const eg_context *ctx, eg__slot slot);
 const char *eg__context_backend(const eg_context *ctx);
+/** Whether EG_BF16=emulate stood in the environment when it was made: bfloat16 on any processor, by float32 kernels. */
+bool eg__context_emulates_bf16(const eg_context *ctx);
 /** For "LayerChoice1", "InputChoice2": 1, 2, 3, .. per context; reset sets the next to 1. */
 uint64_t eg__context_next_key(eg_context *ctx);
 /** Makes `next` the next one; returns what would have been. */

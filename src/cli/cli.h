@@ -89,8 +89,8 @@ int report_run_failure(const char *name, eg_status status, const char *directory
 
 void remember_program(char **argv);
 /** A context that Ctrl-C and SIGTERM cancel. The first call runs the program anew with OMP_WAIT_POLICY=passive when
- * that is not set. NULL on failure. */
-eg_context *open_context(int64_t threads, int64_t seed);
+ * that is not set. NULL on failure. `precision`: what check_precision() allows; NULL = "f32". */
+eg_context *open_context(int64_t threads, int64_t seed, const char *precision);
 void close_context(eg_context *ctx);
 
 /* ---- progress, on standard error ---- */
@@ -207,6 +207,7 @@ eg_status check_space(const char *name);
 eg_status check_data(const char *spec);
 eg_status check_strategy(const char *name);
 eg_status check_choice(const char *name);
+eg_status check_precision(const char *name);
 eg_status check_memory(const char *name);
 eg_status check_memory_size(const char *text);
 

@@ -116,7 +116,7 @@ static int compare_run(const command *self, void *args, bool *given)
     eg_status status = EG_OK;
     for (int i = 0; i < SIDES && status == EG_OK; i++)
         status = load_side(&sides[i]);
-    eg_context *ctx = status == EG_OK && !a->json ? open_context(1, 0) : NULL;
+    eg_context *ctx = status == EG_OK && !a->json ? open_context(1, 0, NULL) : NULL;
     if (status == EG_OK && !a->json && !ctx)
         status = eg_error_last()->code;
     for (int i = 0; ctx && i < SIDES && status == EG_OK; i++)

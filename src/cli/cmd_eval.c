@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 typedef struct eval_args {
-    const char *run, *data;
+    const char *run, *data, *precision;
     int64_t batch, threads;
     bool json;
 } eval_args;
@@ -19,6 +19,8 @@ static const option_spec options[] = {
     ROW(TEXT, data, "data", "SPEC", "fashion-mnist, idx:DIR, cifar10:DIR or csv:FILE", .flags = OPTION_INHERITED,
         .check = check_data, .shown = "the run's"),
     ROW(INT, batch, "batch", "N", "samples at a time", .min = 1, .max = 65536, .initial = "256"),
+    ROW(TEXT, precision, "precision", "TYPE", "f32, or bf16 for activations and products (AVX512-BF16 or AMX)",
+        .flags = OPTION_INHERITED, .check = check_precision, .initial = "f32", .shown = "the run's"),
     ROW(INT, threads, "threads", "N", "threads to compute with", .max = 1024, .initial = "0",
         .shown = "all processors"),
     ROW(FLAG, json, "json", NULL, "print the result as one JSON object: test_accuracy, params, macs, seconds, ..",
@@ -79,7 +81,7 @@ static int eval_run(const command *self, void *args, bool *given)
     eg_status status = run ? options_merge(self, a, given, run, OPTION_INHERITED) : eg_error_last()->code;
     if (status == EG_OK && !a->data)
         status = eg_fail(EG_EFORMAT, "'%s/run.json' names no data", a->run);
-    eg_context *ctx = status == EG_OK ? open_context(a->threads, 0) : NULL;
+    eg_context *ctx = status == EG_OK ? open_context(a->threads, 0, a->precision) : NULL;
     json_t *result = json_pack("{s:s}", "run", a->run);
     if (status == EG_OK)
         status = ctx && result ? evaluate(ctx, a, run, result) : eg_error_last()->code;

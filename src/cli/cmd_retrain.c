@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct retrain_args {
-    const char *run, *space, *arch, *data, *out, *max_memory;
+    const char *run, *space, *arch, *data, *out, *max_memory, *precision;
     int64_t epochs, batch, subset, seed, threads, workers, channels, layers;
     double lr, weight_decay, label_smoothing, checkpoint_seconds;
     bool augment, resume, json;
@@ -45,6 +45,8 @@ static const option_spec options[] = {
         .max = 1024, .initial = "0", .shown = "the search's"),
     ROW(TEXT, max_memory, "max-memory", "SIZE", "refuse what takes more (2G, 500M)", .flags = 0,
         .check = check_memory_size, .shown = "no limit"),
+    ROW(TEXT, precision, "precision", "TYPE", "f32, or bf16 for activations and products (AVX512-BF16 or AMX)",
+        .flags = OPTION_RECORDED, .check = check_precision, .initial = "f32"),
     ROW(INT, threads, "threads", "N", "threads to compute with", .flags = OPTION_RECORDED, .max = 1024, .initial = "0",
         .shown = "all processors"),
     ROW(INT, workers, "workers", "N", "threads that make batches", .max = 64, .initial = "1"),
@@ -242,7 +244,7 @@ static eg_status retrain_data(const command *self, eg_context *ctx, retrain_args
 /* With everything about the run known. `own`: its run.json when it goes on; else NULL. */
 static int retrain_in(const command *self, retrain_args *a, const json_t *own)
 {
-    eg_context *ctx = open_context(a->threads, a->seed);
+    eg_context *ctx = open_context(a->threads, a->seed, a->precision);
     char *spec = absolute_spec(a->data), *space = space_title(a->space, a->space_text);
     json_t *result =
         json_pack("{s:s, s:s, s:I}", "run", a->out, "space", space ? space : "", "epochs", (json_int_t)a->epochs);
@@ -334,7 +336,8 @@ const command retrain_command = {
     .details =
         "With --run the architecture, space, data, seed, channels and layers are the search's; nothing else is: "
         "epochs,\n"
-        "batch, subset, learning rate and threads are this command's own. An option that is given goes first.\n"
+        "batch, subset, learning rate, precision and threads are this command's own. An option that is given goes "
+        "first.\n"
         "Writes DIR/model.safetensors. Ctrl-C stops it with everything saved; --resume goes on, to the same bits.",
     .options = options,
     .args_size = sizeof(retrain_args),

@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct search_args {
-    const char *space, *data, *strategy, *out, *choice, *memory, *max_memory;
+    const char *space, *data, *strategy, *out, *choice, *memory, *max_memory, *precision;
     int64_t epochs, batch, subset, seed, threads, workers, channels, layers, evaluations;
     double lr, arch_lr, warmup, checkpoint_seconds;
     bool resume, json, epochs_given, space_given;
@@ -48,6 +48,8 @@ static const option_spec options[] = {
         .flags = OPTION_RECORDED, .check = check_memory, .initial = "normal"),
     ROW(TEXT, max_memory, "max-memory", "SIZE", "refuse what takes more (2G, 500M), or take '--memory low' for it",
         .flags = 0, .check = check_memory_size, .shown = "no limit"),
+    ROW(TEXT, precision, "precision", "TYPE", "f32, or bf16 for activations and products (AVX512-BF16 or AMX)",
+        .flags = OPTION_RECORDED, .check = check_precision, .initial = "f32"),
     ROW(INT, threads, "threads", "N", "threads to compute with", .flags = OPTION_RECORDED, .max = 1024, .initial = "0",
         .shown = "all processors"),
     ROW(INT, workers, "workers", "N", "threads that make batches", .max = 64, .initial = "1"),
@@ -183,7 +185,7 @@ static void print_result(const search_args *a, const json_t *result, const json_
 /* With everything about the run known. */
 static int search_in(const command *self, search_args *a)
 {
-    eg_context *ctx = open_context(a->threads, a->seed);
+    eg_context *ctx = open_context(a->threads, a->seed, a->precision);
     char *spec = absolute_spec(a->data), *space = space_title(a->space, a->space_text);
     json_t *result = json_pack("{s:s, s:s, s:s}", "run", a->out, "space", space ? space : "", "strategy", a->strategy);
     if (!eg_strategy_find(a->strategy)->no_training)

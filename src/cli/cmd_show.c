@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct show_args {
-    const char *space, *run, *data, *input;
+    const char *space, *run, *data, *input, *precision;
     int64_t classes, channels, layers, batch, threads;
     bool memory, as_file, expand, json;
 } show_args;
@@ -54,6 +54,8 @@ static const option_spec options[] = {
     ROW(FLAG, memory, "memory", NULL, "show what training steps take in memory, and nothing else", .flags = 0),
     ROW(INT, batch, "batch", "N", "samples a step, for --memory", .max = 65536, .initial = "0",
         .shown = "the run's, or 64"),
+    ROW(TEXT, precision, "precision", "TYPE", "f32 or bf16, for --memory", .flags = 0, .check = check_precision,
+        .shown = "the run's, or f32"),
     ROW(INT, threads, "threads", "N", "threads to compute with, for --memory", .max = 1024, .initial = "0",
         .shown = "the run's, or all processors"),
     ROW(FLAG, as_file, "as-file", NULL, "print the space as a file, to be edited: see 'search --space FILE'",
@@ -300,8 +302,8 @@ static const char *find_contradiction(const show_args *a)
         return "'--data', '--input', '--classes', '--channels' and '--layers' go with '--space', a run has its own";
     if (a->data && (a->input || a->classes))
         return "'--data' says what '--input' and '--classes' say";
-    if (!a->memory && (a->batch || a->threads))
-        return "'--batch' and '--threads' go with '--memory'";
+    if (!a->memory && (a->batch || a->threads || a->precision))
+        return "'--batch', '--threads' and '--precision' go with '--memory'";
     if (a->as_file && (a->run || a->memory || a->json))
         return "'--as-file' goes with '--space', and without '--memory' and '--json'";
     return a->expand && !a->as_file ? "'--expand' goes with '--as-file'" : NULL;
@@ -317,7 +319,10 @@ static int show_run(const command *self, void *args, bool *given)
     eg_error_clear();
     json_t *run = a->run ? load_run(a->run) : NULL;
     int64_t threads = a->threads > 0 ? a->threads : json_integer_value(json_object_get(run, "threads"));
-    eg_context *ctx = run || !a->run ? open_context(a->memory ? threads : 1, 0) : NULL;
+    const char *recorded = json_string_value(json_object_get(run, "precision"));
+    const char *precision = a->precision || !recorded ? a->precision : recorded;
+    bool known = (run || !a->run) && (!precision || check_precision(precision) == EG_OK);
+    eg_context *ctx = known ? open_context(a->memory ? threads : 1, 0, a->memory ? precision : NULL) : NULL;
     eg_status status = ctx ? show(ctx, a, run) : eg_error_last()->code;
     close_context(ctx);
     json_decref(run);

@@ -67,12 +67,36 @@ static void on_log(void *payload, eg_log_level level, const char *text)
         fprintf(stderr, "engraft: warning: %s\n", text);
 }
 
-eg_context *open_context(int64_t threads, int64_t seed)
+eg_status check_precision(const char *name)
+{
+    EG_CHECK(strcmp(name, "f32") == 0 || strcmp(name, "bf16") == 0, EG_EINVAL,
+             "unknown precision '%s', expected 'f32' or 'bf16'", name);
+    return EG_OK;
+}
+
+/* Where the processor lacks it, with what to do about that. */
+static eg_status set_precision(eg_context *ctx, const char *precision)
+{
+    eg_dtype dtype = precision && strcmp(precision, "bf16") == 0 ? EG_BF16 : EG_F32;
+    eg_status status = eg_context_set_precision(ctx, dtype);
+    if (status != EG_EUNSUPPORTED)
+        return status;
+    char reason[256];
+    snprintf(reason, sizeof reason, "%s", eg_error_last()->message);
+    eg_error_clear();
+    return eg_fail(status, "%s: use --precision f32", reason);
+}
+
+eg_context *open_context(int64_t threads, int64_t seed, const char *precision)
 {
     make_threads_passive();
     eg_context *ctx = eg_context_new(.seed = (uint64_t)seed, .threads = (int)threads, .log = on_log);
     if (!ctx)
         return NULL;
+    if (set_precision(ctx, precision) != EG_OK) {
+        eg_context_free(ctx);
+        return NULL;
+    }
     running = ctx;
     /* the second signal has its usual effect: it ends what does not stop by itself */
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};

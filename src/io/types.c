@@ -23,6 +23,8 @@ void eg__encode(const void *from, uint8_t *to, size_t n, size_t size)
             uint32_t word;
             memcpy(&word, (const uint8_t *)from + 4 * i, 4);
             value = word;
+        } else if (size == 2) {
+            value = ((const uint16_t *)from)[i];
         } else {
             value = ((const uint8_t *)from)[i];
         }
@@ -122,6 +124,7 @@ INTEGER_DECODER(bool, 1, false)
 static const eg__file_type types[] = {{"F32", 4, EG_F32, true, decode_32},    {"F64", 8, EG_F64, true, decode_64},
                                       {"I64", 8, EG_I64, true, decode_64},    {"U8", 1, EG_U8, true, decode_8},
                                       {"F16", 2, EG_F32, false, decode_f16},  {"BF16", 2, EG_F32, false, decode_bf16},
+                                      {"BF16", 2, EG_BF16, true, NULL}, /* written as it is, read as float32 */
                                       {"I32", 4, EG_I64, false, decode_i32},  {"I16", 2, EG_I64, false, decode_i16},
                                       {"I8", 1, EG_I64, false, decode_i8},    {"U64", 8, EG_I64, false, decode_u64},
                                       {"U32", 4, EG_I64, false, decode_u32},  {"U16", 2, EG_I64, false, decode_u16},

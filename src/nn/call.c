@@ -177,6 +177,38 @@ static eg_tensor *run(eg_module *m, eg__forward_fn forward, eg_tensor *const *in
     return out;
 }
 
+/* ---- precision ---- */
+
+/* Casts t, or the items of a tuple, if of type `from`. NULL on failure. */
+static eg_tensor *cast_value(eg_tensor *t, eg_dtype from, eg_dtype to)
+{
+    if (t->kind == EG__DENSE)
+        return t->storage != NULL && t->dtype == from ? eg_cast(t, to) : t;
+    if (t->kind == EG__NONE)
+        return t;
+    eg_tensor **items = eg__calloc(t->n_items, sizeof(*items)), *tuple = NULL;
+    size_t n = 0;
+    while (items != NULL && n < t->n_items && (items[n] = cast_value(t->items[n], from, to)) != NULL)
+        n++;
+    if (items != NULL && n == t->n_items)
+        tuple = eg_tuple(t->ctx, items, n);
+    free(items);
+    return tuple;
+}
+
+/* The outermost call, in a context whose activations are bfloat16: they begin and end here. */
+static eg_tensor *run_cast(eg_module *m, eg__forward_fn forward, eg_tensor *const *in, size_t n_in)
+{
+    eg_tensor **cast = eg__calloc(n_in, sizeof(*cast)), *out = NULL;
+    size_t n = 0;
+    while (cast != NULL && n < n_in && (cast[n] = cast_value(in[n], EG_F32, EG_BF16)) != NULL)
+        n++;
+    if (cast != NULL && n == n_in)
+        out = run(m, forward, cast, n_in);
+    free(cast);
+    return out == NULL ? NULL : cast_value(out, EG_BF16, EG_F32);
+}
+
 /* Ends the call's scope. What is returned belongs to the scope of the caller, whoever held it before: it may be an item
  * of a tuple that ends here. Inputs are the caller's already. */
 static eg_tensor *leave(eg_context *ctx, size_t mark, eg_tensor *out, eg_tensor *const *in, size_t n_in)
@@ -237,7 +269,9 @@ eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor 
     if (push(state, m) == EG_OK) {
         state->running = m;
         uint64_t last_tape = eg__tape_last(ctx);
-        out = close_tapes(m, last_tape, run(m, forward, in, n_in));
+        /* a call in a backward pass is one of eg_recompute(), and was not the outermost before */
+        bool casts = caller == NULL && eg_context_precision(ctx) == EG_BF16 && !eg__is_inside(ctx);
+        out = close_tapes(m, last_tape, (casts ? run_cast : run)(m, forward, in, n_in));
         state->running = caller;
         eg__call_pop(ctx);
     }

@@ -12,7 +12,9 @@ eg_status eg__binary_infer(const eg_op_call *call, eg_spec *out)
     EG_TRY(eg__check_input(call, 1, "second operand"));
     eg_shape shape;
     EG_TRY(eg__broadcast(a->shape, b->shape, &shape));
-    return eg__spec_set(out, eg_shape_equal(b->shape, shape) && !eg_shape_equal(a->shape, shape) ? b : a, shape);
+    EG_TRY(eg__spec_set(out, eg_shape_equal(b->shape, shape) && !eg_shape_equal(a->shape, shape) ? b : a, shape));
+    out->dtype = a->dtype == EG_BF16 ? a->dtype : b->dtype; /* where they differ, one of them is an activation */
+    return EG_OK;
 }
 
 eg_status eg__binary_run(eg_context *ctx, eg__binary kind, const eg_tensor *a, const eg_tensor *b, eg_tensor *y)

@@ -90,7 +90,7 @@ static eg_status make_weights(const eg_op_call *call, eg_tensor **weights, eg_te
     EG_TRY(k->masked_softmax(attrs->scale, attrs->causal, mask ? &spread : NULL, *weights));
     if (attrs->dropout == 0.0)
         return EG_OK;
-    *kept = eg__scope_add(new_row_major(query, shape));
+    *kept = eg__scope_add(eg__tensor_new(call->ctx, eg__parameter_type(query->dtype), shape, EG_LAYOUT_ROW_MAJOR));
     if (!*kept)
         return eg__pending();
     eg__draw_mask(*kept, attrs->dropout);

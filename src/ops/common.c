@@ -16,10 +16,11 @@ eg_status eg__check_input(const eg_op_call *call, size_t i, const char *what)
 {
     const eg_tensor *t = call->in[i];
     if (i == 0)
-        EG_CHECK(t->dtype == EG_F32 || t->dtype == EG_F64, EG_EDTYPE, "%s has type %s, expected float32 or float64",
-                 what, eg_dtype_name(t->dtype));
-    EG_CHECK(t->dtype == call->in[0]->dtype, EG_EDTYPE, "%s has type %s, expected %s as the first input", what,
-             eg_dtype_name(t->dtype), eg_dtype_name(call->in[0]->dtype));
+        EG_CHECK(eg__is_float(t->dtype), EG_EDTYPE, "%s has type %s, expected float32 or float64", what,
+                 eg_dtype_name(t->dtype));
+    EG_CHECK(eg__parameter_type(t->dtype) == eg__parameter_type(call->in[0]->dtype), EG_EDTYPE,
+             "%s has type %s, expected %s as the first input", what, eg_dtype_name(t->dtype),
+             eg_dtype_name(call->in[0]->dtype));
     return eg__check_sizes(t, what);
 }
 
@@ -36,6 +37,7 @@ eg_status eg__check_vector(const eg_op_call *call, size_t i, const char *what, i
     if (eg_is_none(t))
         return EG_OK;
     EG_TRY(eg__check_input(call, i, what));
+    EG_CHECK(t->dtype != EG_BF16, EG_EDTYPE, "%s has type bfloat16, expected float32", what);
     EG_CHECK(eg_shape_equal(t->shape, EG_SHAPE(n)), EG_ESHAPE, "%s has shape %s, expected (%lld)", what,
              EG__TEXT(t->shape), (long long)n);
     return EG_OK;

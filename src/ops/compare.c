@@ -95,7 +95,9 @@ static eg_status where_infer(const eg_op_call *call, eg_spec *out)
         EG_TRY(eg__broadcast(shape, call->in[i]->shape, &shape));
     for (size_t i = 1; i < 3 && !eg_shape_equal(like->shape, shape); i++)
         like = call->in[i];
-    return eg__spec_set(out, like, shape);
+    EG_TRY(eg__spec_set(out, like, shape));
+    out->dtype = call->in[1]->dtype == EG_BF16 ? EG_BF16 : call->in[2]->dtype;
+    return EG_OK;
 }
 
 /* Kept and dropped rather than multiplied by 0 and 1, so that what is not chosen may be infinite or NaN. */

@@ -12,8 +12,9 @@ static eg_status concat_infer(const eg_op_call *call, eg_spec *out)
     int dim = eg__wrap_dim(((const eg__dim_attrs *)call->attrs)->dim, first.ndim);
     for (size_t i = 0; i < call->n_in; i++) {
         eg_shape piece = call->in[i]->shape;
-        EG_CHECK(call->in[i]->dtype == call->in[0]->dtype, EG_EDTYPE, "piece %zu has type %s, expected %s as the first",
-                 i, eg_dtype_name(call->in[i]->dtype), eg_dtype_name(call->in[0]->dtype));
+        EG_CHECK(eg__parameter_type(call->in[i]->dtype) == eg__parameter_type(call->in[0]->dtype), EG_EDTYPE,
+                 "piece %zu has type %s, expected %s as the first", i, eg_dtype_name(call->in[i]->dtype),
+                 eg_dtype_name(call->in[0]->dtype));
         for (int d = 0; d < piece.ndim; d++)
             EG_CHECK(piece.dims[d] > 0, EG_ESHAPE, "piece %zu %s has a dimension of size 0", i, EG__TEXT(piece));
         eg_shape expected = first;

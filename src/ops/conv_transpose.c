@@ -62,24 +62,20 @@ static eg_status conv_transpose2d_infer(const eg_op_call *call, eg_spec *out)
     return EG_OK;
 }
 
-/* The convolution whose gradient this is, and who computes it: oneDNN wants the sizes that the convolution would have,
- * and an output padding of a stride or more (less than the dilation) gives others. */
-static const eg_kernels *kernels_for(const eg_context *ctx, const void *op_attrs, const eg_tensor *x, eg_shape weight,
-                                     eg__window *w)
+/* The convolution whose gradient this is. */
+static eg__window window_of(const void *attrs, eg_shape weight)
 {
-    const eg__conv_transpose2d_attrs *attrs = op_attrs;
-    *w = attrs->window;
-    w->kernel[0] = weight.dims[2];
-    w->kernel[1] = weight.dims[3];
-    bool usual = attrs->output_padding[0] < w->stride[0] && attrs->output_padding[1] < w->stride[1];
-    return usual ? eg__kernels(ctx, x->dtype) : &eg__ref_kernels;
+    eg__window w = ((const eg__conv_transpose2d_attrs *)attrs)->window;
+    w.kernel[0] = weight.dims[2];
+    w.kernel[1] = weight.dims[3];
+    return w;
 }
 
 static eg_status conv_transpose2d_forward(eg_op_call *call)
 {
     eg_tensor *x = call->in[0], *weight = call->in[1], *bias = call->in[2], *y = call->out[0];
-    eg__window w;
-    const eg_kernels *k = kernels_for(call->ctx, call->attrs, x, weight->shape, &w);
+    eg__window w = window_of(call->attrs, weight->shape);
+    const eg_kernels *k = eg__kernels(call->ctx, x->dtype);
     EG_TRY(k->conv2d_backward_input(&w, weight, x, y, false));
     if (!eg_is_none(bias)) {
         const int64_t strides[EG_MAX_DIMS] = {0, bias->strides[0]};
@@ -94,8 +90,8 @@ static eg_status conv_transpose2d_forward(eg_op_call *call)
 static eg_status conv_transpose2d_backward(eg_op_grad *grad)
 {
     const eg_tensor *dy = grad->grad_out[0];
-    eg__window w;
-    const eg_kernels *k = kernels_for(grad->ctx, grad->attrs, dy, grad->in_spec[1].shape, &w);
+    eg__window w = window_of(grad->attrs, grad->in_spec[1].shape);
+    const eg_kernels *k = eg__kernels(grad->ctx, dy->dtype);
     eg_tensor *d[3] = {NULL};
     for (size_t i = 0; i < EG_COUNT(d); i++)
         if (grad->needs_grad[i] && !(d[i] = eg_op_grad_new(grad, i)))

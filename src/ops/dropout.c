@@ -64,7 +64,7 @@ void eg__draw_mask(eg_tensor *mask, double p)
 static eg_status forward(eg_op_call *call, eg_shape mask_shape)
 {
     eg_tensor *x = call->in[0];
-    eg_tensor *mask = eg__tensor_new(call->ctx, x->dtype, mask_shape, EG_LAYOUT_DEFAULT);
+    eg_tensor *mask = eg__tensor_new(call->ctx, eg__parameter_type(x->dtype), mask_shape, EG_LAYOUT_DEFAULT);
     if (!mask)
         return eg__pending();
     eg__draw_mask(mask, ((const eg__drop_attrs *)call->attrs)->p);

@@ -32,6 +32,7 @@ static eg_status check_factor(const eg_op_call *call, size_t i, const char *what
     if (eg_is_none(call->in[i]))
         return EG_OK;
     EG_TRY(eg__check_input(call, i, what));
+    EG_CHECK(call->in[i]->dtype != EG_BF16, EG_EDTYPE, "%s has type bfloat16, expected float32", what);
     EG_CHECK(eg_shape_equal(call->in[i]->shape, shape), EG_ESHAPE, "%s has shape %s, expected %s", what,
              EG__TEXT(call->in[i]->shape), EG__TEXT(shape));
     return EG_OK;
@@ -157,7 +158,7 @@ static eg_status group_norm_forward(eg_op_call *call)
     const eg__group_norm_attrs *attrs = call->attrs;
     eg__group_norm gn = {.eps = attrs->eps};
     eg_shape lines = lines_of(attrs, call->in[X]->shape, &gn.groups), rows = EG_SHAPE(lines.dims[0], gn.groups);
-    eg_dtype dtype = call->in[X]->dtype;
+    eg_dtype dtype = eg__parameter_type(call->in[X]->dtype);
     eg_tensor *mean = eg__tensor_new(call->ctx, dtype, rows, EG_LAYOUT_DEFAULT);
     eg_tensor *rstd = mean ? eg__tensor_new(call->ctx, dtype, rows, EG_LAYOUT_DEFAULT) : NULL;
     eg_status status = rstd ? normalize(call, &gn, lines, mean, rstd) : eg__pending();

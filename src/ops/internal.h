@@ -13,12 +13,14 @@
 
 /* ---- checks ---- */
 
-/** Input i, called `what` in messages, is float32 or float64, of input 0's type, and has no dimension of size 0. */
+/** Input i, called `what` in messages, is float32 or float64, of input 0's type, and has no dimension of size 0. Where
+ *  float32 is allowed so is bfloat16, and both go together. */
 eg_status eg__check_input(const eg_op_call *call, size_t i, const char *what);
 /** No dimension has size 0. */
 eg_status eg__check_sizes(const eg_tensor *t, const char *what);
 eg_status eg__check_ndim(const eg_tensor *t, const char *what, int ndim, const char *expected);
-/** An optional vector of n numbers: eg_none, or of shape (n) and input 0's type. */
+/** An optional vector of n numbers, a parameter: eg_none, or of shape (n) and input 0's type, which is float32 where
+ *  that is bfloat16. */
 eg_status eg__check_vector(const eg_op_call *call, size_t i, const char *what, int64_t n);
 /** A size in two dimensions, called `what` in messages: each min .. 2^30 - 1, so that products of two stay far from
  *  overflow. */
@@ -108,10 +110,26 @@ eg_status eg__grad_binary(eg_op_grad *grad, size_t i, eg__binary kind, const eg_
  *  context's stream from where that stands. */
 void eg__draw_mask(eg_tensor *mask, double p);
 
-/** The number in a tensor of one element, float32 or float64. */
+/** A number of t, of a floating-point type, `at` elements behind the first. */
+static inline double eg__number(const eg_tensor *t, int64_t at)
+{
+    return t->dtype == EG_F64    ? eg__f64(t)[at]
+           : t->dtype == EG_BF16 ? (double)eg__bf16_to_f32(eg__bf16(t)[at])
+                                 : (double)eg__f32(t)[at];
+}
+static inline void eg__set_number(eg_tensor *t, int64_t at, double value)
+{
+    if (t->dtype == EG_F64)
+        eg__f64(t)[at] = value;
+    else if (t->dtype == EG_BF16)
+        eg__bf16(t)[at] = eg__bf16_of((float)value);
+    else
+        eg__f32(t)[at] = (float)value;
+}
+/** The number in a tensor of one element. */
 static inline double eg__scalar(const eg_tensor *t)
 {
-    return t->dtype == EG_F64 ? *eg__f64(t) : (double)*eg__f32(t);
+    return eg__number(t, 0);
 }
 
 /** Product that stops at UINT64_MAX. */

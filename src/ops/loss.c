@@ -176,14 +176,9 @@ eg_tensor *eg_f_mse_loss(eg_tensor *a, eg_tensor *b)
 
 /* ---- accuracy ---- */
 
-static double element(const eg_tensor *t, int64_t offset)
-{
-    return t->dtype == EG_F64 ? eg__f64(t)[offset] : (double)eg__f32(t)[offset];
-}
-
 static eg_status check_accuracy(const eg_tensor *logits, const eg_tensor *labels)
 {
-    EG_CHECK(logits->kind == EG__DENSE && (logits->dtype == EG_F32 || logits->dtype == EG_F64), EG_EDTYPE,
+    EG_CHECK(logits->kind == EG__DENSE && eg__is_float(logits->dtype), EG_EDTYPE,
              "accuracy: logits are not numbers of type float32 or float64");
     EG_CHECK(labels->kind == EG__DENSE && labels->dtype == EG_I64, EG_EDTYPE, "accuracy: labels are not of type int64");
     EG_CHECK(logits->storage && labels->storage, EG_EINVAL, "accuracy: the tensors have a shape but no numbers");
@@ -207,7 +202,7 @@ double eg_accuracy(const eg_tensor *logits, const eg_tensor *labels)
     for (int64_t i = 0; i < rows; i++) {
         int64_t row = i * logits->strides[0], best = 0;
         for (int64_t c = 1; c < logits->shape.dims[1]; c++)
-            if (element(logits, row + c * logits->strides[1]) > element(logits, row + best * logits->strides[1]))
+            if (eg__number(logits, row + c * logits->strides[1]) > eg__number(logits, row + best * logits->strides[1]))
                 best = c;
         right += best == eg__i64(labels)[i * labels->strides[0]];
     }

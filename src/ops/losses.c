@@ -14,8 +14,8 @@ static eg_status check_pair(const eg_tensor *input, const eg_tensor *target, boo
 {
     EG_CHECK(input->kind == EG__DENSE && target->kind == EG__DENSE, EG_EINVAL,
              "%s is none or a tuple, expected a tensor", input->kind == EG__DENSE ? "target" : "input");
-    EG_CHECK(input->dtype == EG_F32 || input->dtype == EG_F64, EG_EDTYPE,
-             "input has type %s, expected float32 or float64", eg_dtype_name(input->dtype));
+    EG_CHECK(eg__is_float(input->dtype), EG_EDTYPE, "input has type %s, expected float32 or float64",
+             eg_dtype_name(input->dtype));
     EG_CHECK(!same_shape || eg_shape_equal(input->shape, target->shape), EG_ESHAPE, "input has shape %s, target %s",
              EG__TEXT(input->shape), EG__TEXT(target->shape));
     EG_CHECK(reduction >= EG_REDUCTION_MEAN && reduction <= last, EG_EINVAL, "reduction is %d, expected one of %s",

@@ -40,8 +40,7 @@ static eg_status check_norm(const eg_op_call *call)
 
 static double weight_at(const eg_tensor *weights, int64_t i)
 {
-    int64_t at = i * weights->strides[0];
-    return weights->dtype == EG_F64 ? eg__f64(weights)[at] : (double)eg__f32(weights)[at];
+    return eg__number(weights, i * weights->strides[0]);
 }
 
 /* In the memory of the sum, which no backward reads; a new tensor where the sum has another user. */
@@ -70,10 +69,11 @@ static eg_status add_weight_gradient(eg_op_grad *grad, int64_t i, double value)
         return eg__pending();
     if (!add)
         EG_TRY(eg__kernels(grad->ctx, dw->dtype)->fill(dw, 0));
-    if (dw->dtype == EG_F64)
-        eg__f64(dw)[i * dw->strides[0]] += value;
+    int64_t at = i * dw->strides[0];
+    if (dw->dtype == EG_F32) /* the sum is one of float32 */
+        eg__f32(dw)[at] += (float)value;
     else
-        eg__f32(dw)[i * dw->strides[0]] += (float)value;
+        eg__set_number(dw, at, eg__number(dw, at) + value);
     return EG_OK;
 }
 
@@ -117,8 +117,9 @@ static eg_status norm_add_forward(eg_op_call *call)
     call->out[0] = make_output(call);
     if (!x->storage)
         return call->out[0] ? EG_OK : eg__pending();
-    eg_tensor *mean = eg__tensor_new(call->ctx, x->dtype, EG_SHAPE(x->shape.dims[1]), EG_LAYOUT_DEFAULT);
-    eg_tensor *var = mean ? eg__tensor_new(call->ctx, x->dtype, mean->shape, EG_LAYOUT_DEFAULT) : NULL;
+    eg_dtype type = eg__parameter_type(x->dtype);
+    eg_tensor *mean = eg__tensor_new(call->ctx, type, EG_SHAPE(x->shape.dims[1]), EG_LAYOUT_DEFAULT);
+    eg_tensor *var = mean ? eg__tensor_new(call->ctx, type, mean->shape, EG_LAYOUT_DEFAULT) : NULL;
     eg_status status = call->out[0] && var ? compute(call, mean, var) : eg__pending();
     eg_tensor_release(mean);
     eg_tensor_release(var);
@@ -180,7 +181,7 @@ static eg_status add_weighted(const eg_tensor *sum, const eg_tensor *x, const eg
     eg_tensor given = entry(weights, i);
     if (eg_is_none(sum))
         return k->weighted_sum(1, &x, &given, y);
-    eg_tensor *factors = eg__tensor_new(x->ctx, x->dtype, EG_SHAPE(2), EG_LAYOUT_DEFAULT);
+    eg_tensor *factors = eg__tensor_new(x->ctx, weights->dtype, EG_SHAPE(2), EG_LAYOUT_DEFAULT);
     if (!factors)
         return eg__pending();
     eg_tensor one = entry(factors, 0), weight = entry(factors, 1);
@@ -225,7 +226,8 @@ static eg_status weighted_add_backward(eg_op_grad *grad)
     size_t next = 0;
     if (grad->needs_grad[WEIGHTS]) {
         const eg_tensor *x = grad->saved[next++];
-        eg_tensor *dweight = eg__tensor_new(grad->ctx, dy->dtype, EG_SHAPE(1), EG_LAYOUT_DEFAULT);
+        eg_dtype type = grad->in_spec[WEIGHTS].dtype;
+        eg_tensor *dweight = eg__tensor_new(grad->ctx, type, EG_SHAPE(1), EG_LAYOUT_DEFAULT);
         if (!dweight)
             return eg__pending();
         eg_status status = eg__kernels(grad->ctx, dy->dtype)->weighted_sum_backward(1, &x, NULL, dy, NULL, dweight);

@@ -43,13 +43,8 @@ static void update(eg_tensor *running, const eg_tensor *batch, double momentum, 
         return;
     int64_t step = running->strides[0];
     for (int64_t c = 0; c < running->shape.dims[0]; c++) {
-        if (running->dtype == EG_F64) {
-            double *value = eg__f64(running) + c * step;
-            *value = (1.0 - momentum) * *value + momentum * factor * eg__f64(batch)[c];
-        } else {
-            float *value = eg__f32(running) + c * step;
-            *value = (float)((1.0 - momentum) * (double)*value + momentum * factor * (double)eg__f32(batch)[c]);
-        }
+        double value = (1.0 - momentum) * eg__number(running, c * step) + momentum * factor * eg__number(batch, c);
+        eg__set_number(running, c * step, value);
     }
     eg_tensor_touch(running);
 }
@@ -100,8 +95,9 @@ static eg_status batch_norm_forward(eg_op_call *call)
         return save_for_backward(call, call->in[RUNNING_MEAN], call->in[RUNNING_VAR], NULL);
     }
     eg_tensor *workspace = NULL;
-    eg_tensor *mean = eg__tensor_new(call->ctx, x->dtype, EG_SHAPE(x->shape.dims[1]), EG_LAYOUT_DEFAULT);
-    eg_tensor *var = mean ? eg__tensor_new(call->ctx, x->dtype, mean->shape, EG_LAYOUT_DEFAULT) : NULL;
+    eg_dtype type = eg__parameter_type(x->dtype);
+    eg_tensor *mean = eg__tensor_new(call->ctx, type, EG_SHAPE(x->shape.dims[1]), EG_LAYOUT_DEFAULT);
+    eg_tensor *var = mean ? eg__tensor_new(call->ctx, type, mean->shape, EG_LAYOUT_DEFAULT) : NULL;
     eg_status status = var ? forward_training(call, mean, var, &workspace) : eg__pending();
     eg_tensor_release(mean);
     eg_tensor_release(var);

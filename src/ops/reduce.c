@@ -115,6 +115,7 @@ static eg_status max_forward(eg_op_call *call)
 static void scatter(const eg_tensor *dy, const eg_tensor *index, eg_tensor *dx)
 {
     int64_t count = eg_shape_numel(dy->shape);
+    size_t size = eg_dtype_size(dy->dtype);
     for (int64_t i = 0; i < count; i++) {
         int64_t rest = i, from = 0, to = 0, at = 0, kept[EG_MAX_DIMS];
         for (int d = dx->shape.ndim - 1; d >= 0; d--) {
@@ -130,10 +131,7 @@ static void scatter(const eg_tensor *dy, const eg_tensor *index, eg_tensor *dx)
             if (reduced)
                 within /= dx->shape.dims[d];
         }
-        if (dx->dtype == EG_F64)
-            eg__f64(dx)[to] = eg__f64(dy)[from];
-        else
-            eg__f32(dx)[to] = eg__f32(dy)[from];
+        memcpy((char *)eg__data(dx) + (size_t)to * size, (const char *)eg__data(dy) + (size_t)from * size, size);
     }
 }
 

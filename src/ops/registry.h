@@ -62,6 +62,7 @@
     X(gt)                                                                                                              \
     X(eq)                                                                                                              \
     X(where)                                                                                                           \
+    X(cast)                                                                                                            \
     X(affine)                                                                                                          \
     X(add_n)                                                                                                           \
     X(weighted_sum)                                                                                                    \
@@ -160,6 +161,10 @@ typedef struct eg__unary_attrs { /* functions of one number: activations, exp, .
     eg__unary kind;
     double a, b;
 } eg__unary_attrs;
+
+typedef struct eg__cast_attrs {
+    eg_dtype dtype;
+} eg__cast_attrs;
 
 typedef struct eg__dim_attrs { /* softmax, log_softmax, concat, cumsum, gather, index_select, weight_norm */
     int dim;

@@ -21,6 +21,7 @@ static eg_status weight_norm_infer(const eg_op_call *call, eg_spec *out)
     const eg_tensor *v = call->in[V], *g = call->in[G];
     EG_TRY(eg__check_input(call, V, "direction"));
     EG_TRY(eg__check_input(call, G, "length"));
+    EG_CHECK(v->dtype != EG_BF16 && g->dtype != EG_BF16, EG_EDTYPE, "a parameter has type bfloat16, expected float32");
     EG_CHECK(dim >= -1 && dim < v->shape.ndim, EG_EINVAL, "dimension %d is out of range for a direction %s", dim,
              EG__TEXT(v->shape));
     eg_shape lengths = {.ndim = dim < 0 ? 0 : v->shape.ndim};
@@ -43,19 +44,6 @@ static eg_tensor along(const eg_tensor *line, const eg_tensor *v, int dim)
     return eg__operand(line, shape, strides, 0);
 }
 
-static double get(const eg_tensor *line, int64_t i)
-{
-    return line->dtype == EG_F64 ? eg__f64(line)[i] : (double)eg__f32(line)[i];
-}
-
-static void put(eg_tensor *line, int64_t i, double value)
-{
-    if (line->dtype == EG_F64)
-        eg__f64(line)[i] = value;
-    else
-        eg__f32(line)[i] = (float)value;
-}
-
 static int64_t length_step(const eg_tensor *g, int dim)
 {
     return dim < 0 ? 0 : g->strides[dim];
@@ -75,8 +63,8 @@ static eg_status forward_into(const eg_tensor *v, const eg_tensor *g, int dim, e
 {
     EG_TRY(dot(v, v, dim, y, norms));
     for (int64_t i = 0; i < norms->shape.dims[0]; i++) {
-        put(norms, i, sqrt(get(norms, i)));
-        put(factors, i, get(g, i * length_step(g, dim)) / get(norms, i));
+        eg__set_number(norms, i, sqrt(eg__number(norms, i)));
+        eg__set_number(factors, i, eg__number(g, i * length_step(g, dim)) / eg__number(norms, i));
     }
     eg_tensor scale = along(factors, v, dim);
     return eg__kernels(v->ctx, v->dtype)->binary(EG__MUL, v, &scale, y);
@@ -107,16 +95,16 @@ static eg_status backward_into(eg_op_grad *grad, eg_tensor *sums, eg_tensor *pro
     eg_tensor scale = along(sums, v, dim);
     EG_TRY(dot(dy, v, dim, product, sums));
     for (int64_t i = 0; i < sums->shape.dims[0]; i++) {
-        double n = get(norms, i), s = get(sums, i);
+        double n = eg__number(norms, i), s = eg__number(sums, i);
         if (dg)
-            put(dg, i * length_step(dg, dim), s / n);
-        put(sums, i, get(g, i * length_step(g, dim)) * s / (n * n * n));
+            eg__set_number(dg, i * length_step(dg, dim), s / n);
+        eg__set_number(sums, i, eg__number(g, i * length_step(g, dim)) * s / (n * n * n));
     }
     if (!dv)
         return EG_OK;
     EG_TRY(k->binary(EG__MUL, v, &scale, product));
     for (int64_t i = 0; i < sums->shape.dims[0]; i++)
-        put(sums, i, get(g, i * length_step(g, dim)) / get(norms, i));
+        eg__set_number(sums, i, eg__number(g, i * length_step(g, dim)) / eg__number(norms, i));
     EG_TRY(k->binary(EG__MUL, dy, &scale, dv));
     return k->binary(EG__SUB, dv, product, dv);
 }

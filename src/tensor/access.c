@@ -123,6 +123,8 @@ double eg_tensor_item(const eg_tensor *t)
         return *eg__f64(t);
     case EG_U8:
         return (double)*(const uint8_t *)eg__data(t);
+    case EG_BF16:
+        return (double)eg__bf16_to_f32(*eg__bf16(t));
     }
     return NAN;
 }
@@ -139,7 +141,7 @@ eg_status eg_tensor_set_requires_grad(eg_tensor *t, bool requires_grad)
     EG_TRY(eg__tensor_check_dense(t, "tensor"));
     EG_CHECK(t->tape_id == 0, EG_EINVAL,
              "tensor is the result of a recorded operation; eg_detach() makes a leaf of it");
-    EG_CHECK(!requires_grad || t->dtype == EG_F32 || t->dtype == EG_F64, EG_EDTYPE,
+    EG_CHECK(!requires_grad || eg__is_float(t->dtype), EG_EDTYPE,
              "tensor is %s; only floating-point tensors have gradients", eg_dtype_name(t->dtype));
     t->requires_grad = requires_grad;
     return EG_OK;

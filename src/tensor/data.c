@@ -18,7 +18,7 @@ eg_status eg__tensor_copy_into(eg_tensor *dst, const eg_tensor *src)
         memmove(eg__data(dst), eg__data(src), (size_t)numel * eg_dtype_size(src->dtype));
         return EG_OK;
     }
-    /* one that covers both types: ref unless both are float32 */
+    /* one that covers both types: ref unless both are float32 or bfloat16 */
     return eg__kernels(dst->ctx, src->dtype == EG_F32 ? dst->dtype : src->dtype)->copy(src, dst);
 }
 
@@ -247,6 +247,8 @@ static double number_at(const eg_tensor *t, int64_t offset)
         return *(const double *)(const void *)p;
     case EG_U8:
         return (double)*(const unsigned char *)p;
+    case EG_BF16:
+        return (double)eg__bf16_to_f32(*(const uint16_t *)(const void *)p);
     }
     return NAN;
 }

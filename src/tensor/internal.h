@@ -13,7 +13,7 @@ typedef struct eg__storage {
     eg_context *ctx;
     void *data;
     size_t bytes;
-    uint64_t id;      /* unique in the context's life: with version, the key of packed copies */
+    uint64_t id;      /* unique in the context's life: with version, the key of packed copies; 0: none are kept */
     uint64_t version; /* grows with every change in place */
 } eg__storage;
 
@@ -43,6 +43,7 @@ struct eg_tensor {
 eg_tensor *eg__tensor_new(eg_context *ctx, eg_dtype dtype, eg_shape shape, eg_layout layout);
 /** The same memory order as `like` (dense strides in its order of dimensions), own dtype. */
 eg_tensor *eg__tensor_new_like(const eg_tensor *like);
+eg_tensor *eg__tensor_new_like_as(const eg_tensor *like, eg_dtype dtype);
 eg_tensor *eg__tensor_new_shape_only(eg_context *ctx, eg_dtype dtype, eg_shape shape, eg_layout layout);
 /** A view of the same storage with other sizes, strides and offset (all in elements). Of shape-only tensors too.
  *  EINTERNAL when it reaches outside the storage; strides must not be negative. */
@@ -75,6 +76,40 @@ static inline double *eg__f64(const eg_tensor *t)
 static inline int64_t *eg__i64(const eg_tensor *t)
 {
     return (int64_t *)t->storage->data + t->offset;
+}
+static inline uint16_t *eg__bf16(const eg_tensor *t)
+{
+    return (uint16_t *)t->storage->data + t->offset;
+}
+
+static inline float eg__bf16_to_f32(uint16_t bits)
+{
+    union {
+        uint32_t bits;
+        float value;
+    } u = {(uint32_t)bits << 16};
+    return u.value;
+}
+/** The nearest bfloat16, of two the even one; NaN stays NaN (quiet). */
+static inline uint16_t eg__bf16_of(float value)
+{
+    union {
+        float value;
+        uint32_t bits;
+    } u = {value};
+    uint32_t rounded = (u.bits + 0x7fff + (u.bits >> 16 & 1)) >> 16, nan = u.bits >> 16 | 0x40;
+    return (uint16_t)((u.bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+}
+
+/** Whether numbers of this type have gradients. */
+static inline bool eg__is_float(eg_dtype dtype)
+{
+    return dtype == EG_F32 || dtype == EG_F64 || dtype == EG_BF16;
+}
+/** The type of what goes with activations of this type but is not stored as they are: parameters, statistics, masks. */
+static inline eg_dtype eg__parameter_type(eg_dtype dtype)
+{
+    return dtype == EG_BF16 ? EG_F32 : dtype;
 }
 
 /** A borrowed row-major array seen as a tensor, for the kernels' copy: a plain value, never kept or released. */

@@ -1,7 +1,7 @@
 /*
  * tensor/kernels.c - which kernels compute for a tensor.
  */
-#include "tensor/kernels.h"
+#include "tensor/state.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,7 +15,15 @@ const eg_kernels *eg__kernels_find(const char *name)
 
 const eg_kernels *eg__kernels(const eg_context *ctx, eg_dtype dtype)
 {
-    const eg_kernels *kernels = dtype == EG_F32 ? eg__kernels_find(eg__context_backend(ctx)) : NULL;
+    const eg__tensor_state *state = eg__context_peek(ctx, EG__SLOT_TENSOR);
+    if (dtype != EG_F32 && dtype != EG_BF16)
+        return &eg__ref_kernels;
+    return state && state->mixed ? state->mixed : eg__kernels_of_f32(ctx);
+}
+
+const eg_kernels *eg__kernels_of_f32(const eg_context *ctx)
+{
+    const eg_kernels *kernels = eg__kernels_find(eg__context_backend(ctx));
     return kernels ? kernels : &eg__ref_kernels;
 }
 

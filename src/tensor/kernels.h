@@ -5,6 +5,8 @@
  * it does best and our own loops (tensor/cpu) for the rest, float32; it hands to `ref` what it does not cover. The
  * callers have checked types and shapes and allocated the outputs (channels-last where 4-d activations, row-major
  * weights). Kernels fail only for lack of memory or an error of oneDNN. NULL outputs are not wanted.
+ *
+ * `mixed` lies over either: any operand that is float32 there may be bfloat16 here (docs/design/precision.md).
  */
 #ifndef EG_TENSOR_KERNELS_H
 #define EG_TENSOR_KERNELS_H
@@ -250,13 +252,30 @@ eg_status eg__add_finish(const eg_kernels *k, eg_status status, eg_tensor *writt
 
 extern const eg_kernels eg__ref_kernels;  /* tensor/ref */
 extern const eg_kernels eg__dnnl_kernels; /* tensor/dnnl and tensor/cpu */
+/* tensor/bf16: the same over the context's float32 table; native: with oneDNN's bfloat16 convolutions and products */
+extern const eg_kernels eg__mixed_kernels, eg__native_kernels;
 
-/** The table for tensors of this type in this context: ref for all but float32. */
+/** The table for tensors of this type in this context: ref for all but float32 and bfloat16. */
 const eg_kernels *eg__kernels(const eg_context *ctx, eg_dtype dtype);
+/** The one whose operands are all float32. */
+const eg_kernels *eg__kernels_of_f32(const eg_context *ctx);
 /** Table by name ("dnnl", "ref"); NULL when unknown. */
 const eg_kernels *eg__kernels_find(const char *name);
 /** Lets go of all packed weights; they are made anew when they are needed. */
 void eg__dnnl_forget_packs(eg_context *ctx);
+/* Those that take bfloat16 themselves, in tensor/dnnl. */
+eg_status eg__dnnl_conv2d(const eg__window *, const eg_tensor *, const eg_tensor *, const eg_tensor *, eg_tensor *);
+eg_status eg__dnnl_conv2d_backward_input(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *, bool);
+eg_status eg__dnnl_conv2d_backward_weight(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *,
+                                          eg_tensor *);
+eg_status eg__dnnl_matmul_bf16(const eg_tensor *, const eg_tensor *, const eg_tensor *, eg_tensor *);
+/** What oneDNN multiplies bfloat16 numbers with is the processor's own instructions. */
+bool eg__dnnl_has_bf16(void);
+/** "AVX2", or what else oneDNN computes with here. */
+const char *eg__dnnl_isa(void);
+/** y = x, each of them float32 or bfloat16, for equal shapes and any strides; `rounded`: float32 numbers that bfloat16
+ *  can hold. */
+eg_status eg__bf16_copy(const eg_tensor *x, eg_tensor *y, bool rounded);
 /** Whether the backward of a unary operation reads its output (relu, sigmoid, exp, ..) instead of its input. */
 bool eg__unary_saves_output(eg__unary op);
 

@@ -9,10 +9,8 @@ static const struct {
     const char *name;
     size_t size;
 } dtypes[] = {
-    [EG_F32] = {"float32", 4},
-    [EG_I64] = {"int64", 8},
-    [EG_F64] = {"float64", 8},
-    [EG_U8] = {"uint8", 1},
+    [EG_F32] = {"float32", 4}, [EG_I64] = {"int64", 8},     [EG_F64] = {"float64", 8},
+    [EG_U8] = {"uint8", 1},    [EG_BF16] = {"bfloat16", 2},
 };
 
 const char *eg_dtype_name(eg_dtype dtype)

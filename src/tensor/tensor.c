@@ -109,7 +109,7 @@ static eg_tensor *handle_new(eg_context *ctx, eg_dtype dtype, eg_shape shape)
 
 static eg_status check_spec(eg_dtype dtype, eg_shape shape)
 {
-    EG_CHECK((unsigned)dtype <= EG_U8, EG_EDTYPE, "%d is no data type", (int)dtype);
+    EG_CHECK((unsigned)dtype <= EG_BF16, EG_EDTYPE, "%d is no data type", (int)dtype);
     int64_t numel = eg_shape_numel(shape);
     if (numel >= 0 && numel <= INT64_MAX / 8) /* 8: the largest type */
         return EG_OK;
@@ -128,6 +128,8 @@ static eg_tensor *new_with_strides(eg_context *ctx, eg_dtype dtype, eg_shape sha
     memcpy(t->strides, strides, sizeof t->strides);
     if (!with_storage)
         return t;
+    if (dtype == EG_BF16)
+        eg__mix_kernels(ctx);
     size_t bytes = (size_t)eg_shape_numel(shape) * eg_dtype_size(dtype);
     t->storage = storage_new(ctx, eg__tensor_state_of(ctx), bytes);
     if (!t->storage) {
@@ -158,11 +160,16 @@ eg_tensor *eg__tensor_new_shape_only(eg_context *ctx, eg_dtype dtype, eg_shape s
     return new_with_layout(ctx, dtype, shape, layout, false);
 }
 
-eg_tensor *eg__tensor_new_like(const eg_tensor *like)
+eg_tensor *eg__tensor_new_like_as(const eg_tensor *like, eg_dtype dtype)
 {
     int64_t strides[EG_MAX_DIMS];
     eg__like_strides(like, strides);
-    return new_with_strides(like->ctx, like->dtype, like->shape, strides, like->storage != NULL);
+    return new_with_strides(like->ctx, dtype, like->shape, strides, like->storage != NULL);
+}
+
+eg_tensor *eg__tensor_new_like(const eg_tensor *like)
+{
+    return eg__tensor_new_like_as(like, like->dtype);
 }
 
 /* Whether all elements of the view lie inside the storage. */

@@ -8,13 +8,14 @@
 eg_status eg__trainer_settings(eg_trainer *t)
 {
     const eg_trainer_options *o = &t->options;
-    t->settings = json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:s, s:f, s:f, s:f, s:f, s:i, s:s}", "kind", "training",
-                            "epochs", (json_int_t)o->epochs, "batch_size", (json_int_t)o->batch_size, "samples",
-                            (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed), "transforms",
-                            eg__transforms_json(o->transforms, o->n_transforms), "optimizer",
-                            o->optimizer ? "given" : "default", "lr", o->lr, "weight_decay", o->weight_decay.value,
-                            "label_smoothing", o->label_smoothing, "grad_clip", o->grad_clip, "threads",
-                            eg_context_threads(o->ctx), "backend", eg__context_backend(o->ctx));
+    t->settings =
+        json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:s, s:f, s:f, s:f, s:f, s:i, s:s, s:s}", "kind", "training",
+                  "epochs", (json_int_t)o->epochs, "batch_size", (json_int_t)o->batch_size, "samples",
+                  (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed), "transforms",
+                  eg__transforms_json(o->transforms, o->n_transforms), "optimizer", o->optimizer ? "given" : "default",
+                  "lr", o->lr, "weight_decay", o->weight_decay.value, "label_smoothing", o->label_smoothing,
+                  "grad_clip", o->grad_clip, "threads", eg_context_threads(o->ctx), "backend",
+                  eg__context_backend(o->ctx), "precision", eg_dtype_name(eg_context_precision(o->ctx)));
     return t->settings ? EG_OK : eg_fail(EG_ENOMEM, "no memory for the settings of a trainer");
 }
 

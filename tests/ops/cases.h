@@ -318,6 +318,14 @@ static eg_tensor *run_square(eg_tensor *const *in, const op_case *c)
     return eg_mul(in[0], in[0]);
 }
 
+/* To the type that it has, which eg_cast() does not do: a gradient check wants float64 throughout. */
+static eg_tensor *run_cast(eg_tensor *const *in, const op_case *c)
+{
+    eg__cast_attrs same = {.dtype = eg_tensor_dtype(in[0])};
+    (void)c;
+    return eg_apply(&eg__op_cast, in, 1, &same);
+}
+
 static eg_tensor *run_affine(eg_tensor *const *in, const op_case *c)
 {
     return eg_affine(in[0], c->d[0], c->d[1]);
@@ -838,6 +846,7 @@ static const op_case op_cases[] = {
     {"div", "equal", run_div, "np", {S(2, 1, 3, 3), S(2, 1, 3, 3)}, {0}, {0}},
     {"div", "broadcast", run_div, "np", {S(2, 3, 4), S(3, 1)}, {0}, {0}},
     {"div", "first broadcast", run_div, "np", {S(1, 4), S(3, 4)}, {0}, {0}},
+    {"cast", "", run_cast, "n", {S(2, 3, 4, 5)}, {0}, {0}},
     {"affine", "", run_affine, "n", {S(2, 3, 4, 5)}, {0}, {-1.5, 0.25}},
     {"affine", "identity", run_affine, "n", {S(7)}, {0}, {1.0, 0.0}},
 

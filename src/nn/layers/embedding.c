@@ -35,7 +35,9 @@ static eg_tensor *forward(eg_module *self, eg_tensor *const *in, size_t n_in)
     (void)n_in;
     const eg_embedding *e = EG_CAST(self, eg_embedding);
     int64_t padding = padding_row(e);
-    return eg_f_embedding(in[0], e->weight, .padding_idx = {.set = padding >= 0, .value = (double)padding});
+    eg_tensor *y = eg_f_embedding(in[0], e->weight, .padding_idx = {.set = padding >= 0, .value = (double)padding});
+    bool begins = y != NULL && y->storage != NULL && y->dtype == EG_F32; /* activations, which the call has not cast */
+    return begins ? eg_cast(y, eg_context_precision(self->ctx)) : y;
 }
 
 static void describe(const eg_module *self, char *data, size_t size)

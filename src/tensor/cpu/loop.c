@@ -260,8 +260,8 @@ const eg_tensor *eg__in_channels_last(const eg_tensor *x, eg_tensor **owned)
 {
     if (eg__is_channels_last(x))
         return x;
-    *owned = eg__tensor_new(x->ctx, EG_F32, x->shape, EG_LAYOUT_DEFAULT);
-    if (!*owned || eg__cpu_copy(x, *owned) != EG_OK)
+    *owned = eg__tensor_new(x->ctx, x->dtype, x->shape, EG_LAYOUT_DEFAULT);
+    if (!*owned || eg__tensor_copy_into(*owned, x) != EG_OK)
         return NULL;
     return *owned;
 }
@@ -270,14 +270,14 @@ eg_tensor *eg__out_channels_last(eg_tensor *y, eg_tensor **owned)
 {
     if (eg__is_channels_last(y))
         return y;
-    *owned = eg__tensor_new(y->ctx, EG_F32, y->shape, EG_LAYOUT_DEFAULT);
+    *owned = eg__tensor_new(y->ctx, y->dtype, y->shape, EG_LAYOUT_DEFAULT);
     return *owned;
 }
 
 eg_status eg__out_finish(eg_status status, eg_tensor *y, eg_tensor *owned)
 {
     if (owned && status == EG_OK)
-        status = eg__cpu_copy(owned, y);
+        status = eg__tensor_copy_into(y, owned);
     eg_tensor_release(owned);
     return status;
 }

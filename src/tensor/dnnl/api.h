@@ -58,6 +58,24 @@ static inline dnnl_status_t dnnl_memory_desc_create_with_tag(eg__dnnl_md *md, in
     return status == dnnl_success ? dnnl_memory_desc_clone(md, &made) : status;
 }
 
+static inline dnnl_status_t dnnl_memory_desc_create_with_strides(eg__dnnl_md *md, int ndims, const dnnl_dims_t dims,
+                                                                 dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    dnnl_memory_desc_t made;
+    dnnl_status_t status = dnnl_memory_desc_init_by_strides(&made, ndims, dims, type, strides);
+    return status == dnnl_success ? dnnl_memory_desc_clone(md, &made) : status;
+}
+
+static inline dnnl_status_t
+dnnl_matmul_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const_dnnl_memory_desc_t src,
+                                  const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t bias,
+                                  const_dnnl_memory_desc_t dst, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t desc;
+    dnnl_status_t status = dnnl_matmul_desc_init(&desc, src, weights, bias, dst);
+    return status == dnnl_success ? dnnl_primitive_desc_create(pd, &desc, attr, engine, NULL) : status;
+}
+
 static inline dnnl_status_t dnnl_convolution_forward_primitive_desc_create(
     dnnl_primitive_desc_t *pd, dnnl_engine_t engine, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
     const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t bias,

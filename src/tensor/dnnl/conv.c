@@ -12,9 +12,15 @@
 
 typedef struct conv_descs {
     eg__dnnl_md x, w, b, y; /* w: any layout; b: NULL without a bias */
-    eg__dnnl_md plain;      /* row-major w */
+    eg__dnnl_md plain;      /* row-major w, float32 */
+    eg__dnnl_md dw;         /* the gradient of w, any layout, float32 */
     dnnl_dims_t stride, dilation, before, after;
 } conv_descs;
+
+static dnnl_data_type_t type_of(const eg__dnnl_key *key)
+{
+    return key->bf16 ? dnnl_bf16 : dnnl_f32;
+}
 
 static eg_status describe_weights(const eg__dnnl_key *key, conv_descs *d)
 {
@@ -22,8 +28,9 @@ static eg_status describe_weights(const eg__dnnl_key *key, conv_descs *d)
     bool groups = key->groups > 1;
     const int64_t *dims = groups ? grouped : key->w;
     int ndim = groups ? 5 : 4;
-    EG_TRY(eg__dnnl_tensor(&d->w, ndim, dims, dnnl_format_tag_any));
-    return eg__dnnl_tensor(&d->plain, ndim, dims, groups ? dnnl_goihw : dnnl_oihw);
+    EG_TRY(eg__dnnl_tensor(&d->w, type_of(key), ndim, dims, dnnl_format_tag_any));
+    EG_TRY(eg__dnnl_tensor(&d->dw, dnnl_f32, ndim, dims, dnnl_format_tag_any));
+    return eg__dnnl_tensor(&d->plain, dnnl_f32, ndim, dims, groups ? dnnl_goihw : dnnl_oihw);
 }
 
 static eg_status describe(const eg__dnnl_key *key, conv_descs *d)
@@ -33,10 +40,10 @@ static eg_status describe(const eg__dnnl_key *key, conv_descs *d)
         d->dilation[i] = key->dilation[i] - 1;
         d->before[i] = d->after[i] = key->padding[i];
     }
-    EG_TRY(eg__dnnl_tensor(&d->x, 4, key->x, dnnl_nhwc));
-    EG_TRY(eg__dnnl_tensor(&d->y, 4, key->y, dnnl_nhwc));
+    EG_TRY(eg__dnnl_tensor(&d->x, type_of(key), 4, key->x, dnnl_nhwc));
+    EG_TRY(eg__dnnl_tensor(&d->y, type_of(key), 4, key->y, dnnl_nhwc));
     if (key->bias)
-        EG_TRY(eg__dnnl_tensor(&d->b, 1, key->w, dnnl_x));
+        EG_TRY(eg__dnnl_tensor(&d->b, dnnl_f32, 1, key->w, dnnl_x));
     return describe_weights(key, d);
 }
 
@@ -47,6 +54,7 @@ static void descs_free(conv_descs *d)
     dnnl_memory_desc_destroy(d->b);
     dnnl_memory_desc_destroy(d->y);
     dnnl_memory_desc_destroy(d->plain);
+    dnnl_memory_desc_destroy(d->dw);
 }
 
 /* *pd stays NULL where oneDNN has no such convolution. */
@@ -109,7 +117,7 @@ static eg_status backward_desc(const eg__dnnl_state *state, eg__dnnl_primitive *
                                                                       d->after, hint, eg__dnnl_attr(state, p));
     else
         status = dnnl_convolution_backward_weights_primitive_desc_create(
-            pd, state->engine, dnnl_convolution_direct, d->x, d->w, d->b, d->y, d->stride, d->dilation, d->before,
+            pd, state->engine, dnnl_convolution_direct, d->x, d->dw, d->b, d->y, d->stride, d->dilation, d->before,
             d->after, hint, eg__dnnl_attr(state, p));
     return eg__dnnl_described(p, status);
 }
@@ -145,6 +153,7 @@ static eg__dnnl_key key_of(eg__dnnl_op op, const eg__window *win, const eg_tenso
     memcpy(key.dilation, win->dilation, sizeof key.dilation);
     key.groups = win->groups;
     key.bias = bias;
+    key.bf16 = x->dtype == EG_BF16;
     return key;
 }
 
@@ -157,9 +166,28 @@ static const eg_tensor *row_major(const eg_tensor *t, eg_tensor **owned)
     return *owned && eg__cpu_copy(t, *owned) == EG_OK ? *owned : NULL;
 }
 
-static bool empty(const eg_tensor *a, const eg_tensor *b, const eg_tensor *c)
+/* Who computes what oneDNN does not. */
+static const eg_kernels *others(const eg_tensor *x)
 {
-    return eg_shape_numel(a->shape) == 0 || eg_shape_numel(b->shape) == 0 || eg_shape_numel(c->shape) == 0;
+    return x->dtype == EG_BF16 ? &eg__mixed_kernels : &eg__ref_kernels;
+}
+
+/* Activations of one type, weights of float32: what keys and packed weights are made for. */
+static bool is_usual(const eg_tensor *x, const eg_tensor *y, const eg_tensor *w, const eg_tensor *b)
+{
+    return x->dtype == y->dtype && w->dtype == EG_F32 && (!b || b->dtype == EG_F32);
+}
+
+/* What oneDNN does not take: nothing to do, or sizes that no convolution has (transposed ones with an output padding of
+ * a stride or more do). */
+static bool is_odd(const eg__window *win, const eg_tensor *x, const eg_tensor *w, const eg_tensor *y)
+{
+    bool odd = eg_shape_numel(x->shape) == 0 || eg_shape_numel(w->shape) == 0 || eg_shape_numel(y->shape) == 0;
+    for (int i = 0; i < 2; i++) {
+        int64_t room = x->shape.dims[2 + i] + 2 * win->padding[i] - win->dilation[i] * (win->kernel[i] - 1) - 1;
+        odd = odd || y->shape.dims[2 + i] != room / win->stride[i] + 1;
+    }
+    return odd;
 }
 
 /* A 1x1 kernel with a stride, without padding, sees a part of its input only. We take that part and leave the stride
@@ -249,11 +277,11 @@ static eg_status run_with_weight(eg__dnnl_primitive *p, const eg_tensor *in, con
     if (status == EG_OK)
         status = eg__dnnl_set(p, DNNL_ARG_WEIGHTS, packed);
     if (status == EG_OK)
-        status = eg__dnnl_set(p, backward ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC, eg__f32(in));
+        status = eg__dnnl_set(p, backward ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC, eg__data(in));
     if (status == EG_OK && b)
         status = eg__dnnl_set(p, DNNL_ARG_BIAS, eg__f32(b));
     if (status == EG_OK)
-        status = eg__dnnl_set(p, backward ? DNNL_ARG_DIFF_SRC : DNNL_ARG_DST, eg__f32(out));
+        status = eg__dnnl_set(p, backward ? DNNL_ARG_DIFF_SRC : DNNL_ARG_DST, eg__data(out));
     if (status == EG_OK)
         status = eg__dnnl_run(in->ctx, p);
     eg__dnnl_unpack(p, w, keep, packed);
@@ -280,14 +308,16 @@ static eg_status forward(const eg__window *win, const eg_tensor *x, const eg_ten
     eg__dnnl_primitive *p;
     eg__dnnl_key key = key_of(EG__DNNL_CONV, win, x, w, y, b != NULL);
     EG_TRY(eg__dnnl_get(x->ctx, &key, build_forward, &p));
-    return p->unsupported ? eg__ref_kernels.conv2d(win, x, w, b, y) : run_with_weight(p, x, w, keep, b, y);
+    return p->unsupported ? others(x)->conv2d(win, x, w, b, y) : run_with_weight(p, x, w, keep, b, y);
 }
 
 eg_status eg__dnnl_conv2d(const eg__window *win, const eg_tensor *x, const eg_tensor *w, const eg_tensor *b,
                           eg_tensor *y)
 {
-    if (empty(x, w, y))
-        return eg__ref_kernels.conv2d(win, x, w, b, y);
+    if (!is_usual(x, y, w, b))
+        return eg__mixed_kernels.conv2d(win, x, w, b, y);
+    if (is_odd(win, x, w, y))
+        return others(x)->conv2d(win, x, w, b, y);
     if (subsamples(win)) {
         eg__window plain = without_stride(win);
         eg_tensor *part = subsampled(win, x, y);
@@ -302,7 +332,7 @@ eg_status eg__dnnl_conv2d(const eg__window *win, const eg_tensor *x, const eg_te
     eg_tensor *out = eg__out_channels_last(y, &owned[3]);
     eg_status status = EG_ENOMEM;
     if (x && w && out && (bias || !b))
-        status = forward(win, x, w, !owned[1], bias, out);
+        status = forward(win, x, w, !owned[1] && w->storage->id > 0, bias, out);
     for (int i = 0; i < 3; i++)
         eg_tensor_release(owned[i]);
     return eg__out_finish(status, y, owned[3]);
@@ -360,7 +390,7 @@ static eg_status backward_plain(const eg__window *win, const eg_tensor *w, bool 
     eg__dnnl_primitive *p;
     eg__dnnl_key key = key_of(EG__DNNL_CONV_BACKWARD_INPUT, win, dx, w, dy, false);
     EG_TRY(eg__dnnl_get(dx->ctx, &key, build_backward, &p));
-    return p->unsupported ? eg__ref_kernels.conv2d_backward_input(win, w, dy, dx, false)
+    return p->unsupported ? others(dy)->conv2d_backward_input(win, w, dy, dx, false)
                           : run_with_weight(p, dy, w, keep, NULL, dx);
 }
 
@@ -380,10 +410,11 @@ static eg_status backward_input(const eg__window *win, const eg_tensor *w, bool 
     if (done)
         return EG_OK;
     if (is_depthwise(win, dx, dy) && is_dilated(win))
-        return eg__cpu_depthwise_backward_input(win, w, dy, dx, add);
+        return dy->dtype == EG_BF16 ? eg__mixed_kernels.conv2d_backward_input(win, w, dy, dx, add)
+                                    : eg__cpu_depthwise_backward_input(win, w, dy, dx, add);
     eg_tensor *written = eg__add_begin(dx, add);
     eg_status status = written ? backward_plain(win, w, keep, dy, written) : EG_ENOMEM;
-    return eg__add_finish(&eg__dnnl_kernels, status, written, dx);
+    return eg__add_finish(eg__kernels(dx->ctx, dx->dtype), status, written, dx);
 }
 
 /* A 1x1 kernel with a stride: what it does not see has no gradient. */
@@ -392,7 +423,7 @@ static eg_status backward_subsampled(const eg__window *win, const eg_tensor *w, 
 {
     eg__window plain = without_stride(win);
     eg_tensor *part = subsampled(win, dx, dy);
-    eg_status status = !part ? EG_ENOMEM : add ? EG_OK : eg__cpu_fill(dx, 0);
+    eg_status status = !part ? EG_ENOMEM : add ? EG_OK : eg__kernels(dx->ctx, dx->dtype)->fill(dx, 0);
     if (status == EG_OK)
         status = eg__dnnl_conv2d_backward_input(&plain, w, dy, part, add);
     eg_tensor_release(part);
@@ -402,20 +433,23 @@ static eg_status backward_subsampled(const eg__window *win, const eg_tensor *w, 
 eg_status eg__dnnl_conv2d_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy, eg_tensor *dx,
                                          bool add)
 {
-    if (empty(w, dy, dx))
-        return eg__ref_kernels.conv2d_backward_input(win, w, dy, dx, add);
+    if (!is_usual(dy, dx, w, NULL))
+        return eg__mixed_kernels.conv2d_backward_input(win, w, dy, dx, add);
+    if (is_odd(win, dx, w, dy))
+        return others(dy)->conv2d_backward_input(win, w, dy, dx, add);
     if (subsamples(win))
         return backward_subsampled(win, w, dy, dx, add);
     if (add && !eg__is_channels_last(dx)) {
         eg_tensor *written = eg__add_begin(dx, add);
         eg_status status = written ? eg__dnnl_conv2d_backward_input(win, w, dy, written, false) : EG_ENOMEM;
-        return eg__add_finish(&eg__dnnl_kernels, status, written, dx);
+        return eg__add_finish(eg__kernels(dx->ctx, dx->dtype), status, written, dx);
     }
     eg_tensor *owned[3] = {NULL, NULL, NULL};
     w = row_major(w, &owned[0]);
     dy = eg__in_channels_last(dy, &owned[1]);
     eg_tensor *out = eg__out_channels_last(dx, &owned[2]);
-    eg_status status = w && dy && out ? backward_input(win, w, !owned[0], dy, out, add) : EG_ENOMEM;
+    bool keep = w && !owned[0] && w->storage->id > 0;
+    eg_status status = w && dy && out ? backward_input(win, w, keep, dy, out, add) : EG_ENOMEM;
     eg_tensor_release(owned[0]);
     eg_tensor_release(owned[1]);
     return eg__out_finish(status, dx, owned[2]);
@@ -425,8 +459,8 @@ eg_status eg__dnnl_conv2d_backward_input(const eg__window *win, const eg_tensor 
 
 static eg_status run_weight(eg__dnnl_primitive *p, const eg_tensor *x, const eg_tensor *dy, float *packed, float *db)
 {
-    EG_TRY(eg__dnnl_set(p, DNNL_ARG_SRC, eg__f32(x)));
-    EG_TRY(eg__dnnl_set(p, DNNL_ARG_DIFF_DST, eg__f32(dy)));
+    EG_TRY(eg__dnnl_set(p, DNNL_ARG_SRC, eg__data(x)));
+    EG_TRY(eg__dnnl_set(p, DNNL_ARG_DIFF_DST, eg__data(dy)));
     EG_TRY(eg__dnnl_set(p, DNNL_ARG_DIFF_WEIGHTS, packed));
     EG_TRY(eg__dnnl_set(p, DNNL_ARG_DIFF_BIAS, db));
     return eg__dnnl_run(x->ctx, p);
@@ -439,7 +473,7 @@ static eg_status bias_gradient(const eg_tensor *dy, eg_tensor *db)
     eg_tensor *view = eg__tensor_new_view(db, EG_SHAPE(1, channels, 1, 1), strides, db->offset);
     if (!view)
         return EG_ENOMEM;
-    eg_status status = eg__cpu_reduce(EG__SUM, dy, view, NULL);
+    eg_status status = eg__kernels(dy->ctx, dy->dtype)->reduce(EG__SUM, dy, view, NULL);
     eg_tensor_release(view);
     return status;
 }
@@ -448,8 +482,10 @@ static eg_status bias_gradient(const eg_tensor *dy, eg_tensor *db)
 static eg_status backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw,
                                  eg_tensor *db)
 {
-    bool own = prefers_own();
+    bool own = prefers_own() && x->dtype == EG_F32;
     if (is_depthwise(win, x, dy) && (is_dilated(win) || win->kernel[0] * win->kernel[1] > 9 || (own && fits_own(dy)))) {
+        if (x->dtype == EG_BF16)
+            return eg__mixed_kernels.conv2d_backward_weight(win, x, dy, dw, db);
         EG_TRY(eg__cpu_depthwise_backward_weight(win, x, dy, dw));
         return db ? bias_gradient(dy, db) : EG_OK;
     }
@@ -466,7 +502,7 @@ static eg_status backward_weight(const eg__window *win, const eg_tensor *x, cons
     eg__dnnl_key key = key_of(EG__DNNL_CONV_BACKWARD_WEIGHT, win, x, dw, dy, db != NULL);
     EG_TRY(eg__dnnl_get(x->ctx, &key, build_backward, &p));
     if (p->unsupported)
-        return eg__ref_kernels.conv2d_backward_weight(win, x, dy, dw, db);
+        return others(x)->conv2d_backward_weight(win, x, dy, dw, db);
     float *bias = db ? eg__f32(db) : NULL;
     if (!p->reorder)
         return run_weight(p, x, dy, eg__f32(dw), bias);
@@ -485,8 +521,10 @@ eg_status eg__dnnl_conv2d_backward_weight(const eg__window *win, const eg_tensor
 {
     if (!dw)
         return db ? bias_gradient(dy, db) : EG_OK;
-    if (empty(x, dy, dw) || (db && !eg__is_dense(db)))
-        return eg__ref_kernels.conv2d_backward_weight(win, x, dy, dw, db);
+    if (!is_usual(x, dy, dw, db))
+        return eg__mixed_kernels.conv2d_backward_weight(win, x, dy, dw, db);
+    if (is_odd(win, x, dw, dy) || (db && !eg__is_dense(db)))
+        return others(x)->conv2d_backward_weight(win, x, dy, dw, db);
     if (subsamples(win)) {
         eg__window plain = without_stride(win);
         eg_tensor *part = subsampled(win, x, dy);

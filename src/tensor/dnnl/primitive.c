@@ -384,7 +384,7 @@ eg_status eg__dnnl_pack_with(eg__dnnl_state *state, eg__dnnl_primitive *p, const
                           "making a memory object");
 }
 
-eg_status eg__dnnl_tensor(eg__dnnl_md *md, int ndim, const int64_t *dims, dnnl_format_tag_t tag)
+eg_status eg__dnnl_tensor(eg__dnnl_md *md, dnnl_data_type_t type, int ndim, const int64_t *dims, dnnl_format_tag_t tag)
 {
-    return eg__dnnl_check(dnnl_memory_desc_create_with_tag(md, ndim, dims, dnnl_f32, tag), "describing a tensor");
+    return eg__dnnl_check(dnnl_memory_desc_create_with_tag(md, ndim, dims, type, tag), "describing a tensor");
 }

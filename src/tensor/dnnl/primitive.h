@@ -12,7 +12,12 @@
 #include "tensor/dnnl/api.h"
 #include "tensor/dnnl/lru.h"
 
-typedef enum eg__dnnl_op { EG__DNNL_CONV, EG__DNNL_CONV_BACKWARD_INPUT, EG__DNNL_CONV_BACKWARD_WEIGHT } eg__dnnl_op;
+typedef enum eg__dnnl_op {
+    EG__DNNL_CONV,
+    EG__DNNL_CONV_BACKWARD_INPUT,
+    EG__DNNL_CONV_BACKWARD_WEIGHT,
+    EG__DNNL_MATMUL /* bfloat16; dimensions are rows and columns, strides those of rows and columns */
+} eg__dnnl_op;
 
 /** All of eight bytes, so that there is no padding between them. x and y are the inputs and outputs of forward. */
 typedef struct eg__dnnl_key {
@@ -21,6 +26,7 @@ typedef struct eg__dnnl_key {
     int64_t stride[2], padding[2], dilation[2], groups;
     int64_t bias; /* 1: has one */
     int64_t add;  /* 1: the result is added to what is there */
+    int64_t bf16; /* 1: x, y and the weights are bfloat16; not the bias, and no gradient of a parameter */
 } eg__dnnl_key;
 
 #define EG__DNNL_ARGS 6
@@ -92,15 +98,11 @@ eg_status eg__dnnl_add(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_
 eg_status eg__dnnl_pack_with(eg__dnnl_state *state, eg__dnnl_primitive *p, const_dnnl_primitive_desc_t pd,
                              dnnl_query_t what, const_dnnl_memory_desc_t plain, bool unpack);
 
-/** A float32 descriptor, to be ended by dnnl_memory_desc_destroy(). */
-eg_status eg__dnnl_tensor(eg__dnnl_md *md, int ndim, const int64_t *dims, dnnl_format_tag_t tag);
+/** A descriptor, to be ended by dnnl_memory_desc_destroy(). */
+eg_status eg__dnnl_tensor(eg__dnnl_md *md, dnnl_data_type_t type, int ndim, const int64_t *dims, dnnl_format_tag_t tag);
 
 /* ---- kernels of the table (see kernels.h) ---- */
 
-eg_status eg__dnnl_conv2d(const eg__window *, const eg_tensor *, const eg_tensor *, const eg_tensor *, eg_tensor *);
-eg_status eg__dnnl_conv2d_backward_input(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *, bool);
-eg_status eg__dnnl_conv2d_backward_weight(const eg__window *, const eg_tensor *, const eg_tensor *, eg_tensor *,
-                                          eg_tensor *);
 eg_status eg__dnnl_matmul(const eg_tensor *, const eg_tensor *, const eg_tensor *, eg_tensor *);
 
 #endif

@@ -14,6 +14,8 @@ double eg__ref_get(const eg_tensor *t, int64_t at)
         return (double)eg__i64(t)[at];
     case EG_U8:
         return (double)((const uint8_t *)eg__data(t))[at];
+    case EG_BF16:
+        return (double)eg__bf16_to_f32(eg__bf16(t)[at]);
     }
     return NAN;
 }
@@ -42,6 +44,9 @@ static void set(eg_tensor *t, int64_t at, double value)
         break;
     case EG_U8:
         ((uint8_t *)eg__data(t))[at] = (uint8_t)to_integer(value, 0, UINT8_MAX);
+        break;
+    case EG_BF16:
+        eg__bf16(t)[at] = eg__bf16_of((float)value);
         break;
     }
 }

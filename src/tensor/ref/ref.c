@@ -11,6 +11,7 @@
         return eg__ref_f64_kernels.kernel(__VA_ARGS__);                                                                \
     case EG_I64:                                                                                                       \
     case EG_U8:                                                                                                        \
+    case EG_BF16:                                                                                                      \
         break;                                                                                                         \
     }                                                                                                                  \
     return eg_fail(EG_EDTYPE, "%s: expected float32 or float64, got %s", #kernel, eg_dtype_name((tensor)->dtype))
