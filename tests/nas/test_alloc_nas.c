@@ -298,10 +298,12 @@ static const eg_space_options small = {.struct_size = sizeof(eg_space_options),
                                        .drop_path = 0.1};
 
 /* A row for each space would have to know their names. */
+/* The others are in test_alloc_zoo.c, which makes only some of their many allocations fail. */
 static eg_status space(void *payload)
 {
-    for (const eg_space *const *at = eg_spaces(); *at; at++) {
-        eg_module *model = eg_space_build(((world *)payload)->base.ctx, (*at)->name, &small);
+    static const char *const names[] = {"cells", "darts", "mlp"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        eg_module *model = eg_space_build(((world *)payload)->base.ctx, names[i], &small);
         EG_TRY(alloc_made(model));
         char *text = eg_search_space_text(model);
         eg_status status = alloc_made(text);
