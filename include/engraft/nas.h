@@ -519,6 +519,9 @@ typedef struct eg_space {
     bool any_input;                   /**< takes inputs of any shape, not only images */
     const eg_class *const *classes;   /**< module classes of its own, NULL-ended; NULL = none */
     eg_module *(*build)(eg_context *ctx, const eg_space_options *options);
+    /** What its architectures are to satisfy, NULL = anything: for strategies, .constraints = space->constraint,
+     * .n_constraints = 1, or eg_mutator_add_constraint(). The program does so by itself. */
+    const eg_constraint *constraint;
 } eg_space;
 /** By name. Static. NULL: ENOENT (with the closest names); EINVAL for NULL. */
 EG_API const eg_space *eg_space_find(const char *name);

@@ -346,8 +346,8 @@ EG_API const eg_class *eg_context_class_at(const eg_context *ctx, size_t i);
  *  A module is its class and those of its fields that have not their defaults. Lists of children are "modules", or
  *  "named" where they have names of their own; null stands for an empty place. The children of other classes are made
  *  by the class; "children" has those that are not as it makes them, by path: {"op1.conv3x3.0": {"class": ..}}. A
- *  module that stands in several places has an "id" in the first, and is {"ref": id} in the others.
- *
+ *  module that stands in several places has an "id" in the first, and is {"ref": id} in the others. A number that is
+ *  decided later is {"value_choice": [16, 24, 32], "key": "width"}, with "fixed" where that is set.
  *  Not part of it: modes, hooks, whether parameters are trained, and tensors that modules share. NULL: EUNSUPPORTED for
  *  normalized parameters (eg_weight_norm()), for modules deeper than 64, and for children beyond those that a class
  *  makes; EINVAL for NULL, and for texts that are no UTF-8 and numbers that are not finite. */
@@ -357,8 +357,8 @@ EG_API char *eg_module_json_expanded(eg_module *m);
 /** Makes the model that such a text describes, with new numbers in its tensors; all its classes must be known to the
  *  context. NULL: EFORMAT for what is no such text, ENOENT for a class that is not known and a child that is not there,
  *  and what the constructors fail with; messages have the place ("model.modules[3].padding"). Texts may come from
- *  anybody: lists of more than 4096 modules, and models of more than 2^20 of them or deeper than 64 are refused. A
- * small text can describe a model of any size, though: where that is no friend's, give the context a max_memory. */
+ *  anybody: lists of more than 4096 modules, more than 2^20 in all (those that classes make count), and more than 64 in
+ *  depth are refused. A small text can be a model of any size, though: for strangers' give the context a max_memory. */
 EG_API eg_module *eg_module_from_json(eg_context *ctx, const char *json);
 /** Writes the text to a file, whole or not at all. EIO, and as eg_module_json(). */
 EG_API eg_status eg_module_save_json(eg_module *m, const char *path);

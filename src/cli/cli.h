@@ -88,8 +88,9 @@ int report_run_failure(const char *name, eg_status status, const char *directory
 /* ---- contexts ---- */
 
 void remember_program(char **argv);
-/** A context that Ctrl-C and SIGTERM cancel. The first call runs the program anew with OMP_WAIT_POLICY=passive when
- * that is not set. NULL on failure. `precision`: what check_precision() allows; NULL = "f32". */
+/** A context that Ctrl-C and SIGTERM cancel, which takes no more memory for tensors than there is. The first call runs
+ * the program anew with OMP_WAIT_POLICY=passive when that is not set. NULL on failure. `precision`: what
+ * check_precision() allows; NULL = "f32". */
 eg_context *open_context(int64_t threads, int64_t seed, const char *precision);
 void close_context(eg_context *ctx);
 
@@ -191,6 +192,10 @@ eg_module *build_fixed(eg_context *ctx, const network_options *options, const eg
 eg_status add_costs(json_t *result, eg_module *model, eg_shape input);
 
 /* ---- memory ---- */
+
+/** What this process may take, in bytes: of the machine's memory, or of the limit that a container has, seven eighths.
+ *  0 where nobody says. A file says in which control group the process is, of those that lie under `root`. */
+size_t machine_memory(const char *membership, const char *root);
 
 /** A size such as "2G" in bytes, which check_memory_size() allows; NULL is 0. */
 size_t memory_size(const char *text);

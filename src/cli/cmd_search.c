@@ -74,6 +74,7 @@ static eg_module *make_supernet(eg_context *ctx, const search_args *a, const eg_
 /* Without progress: only to look at it, no run is touched. */
 static eg_search *make_search(eg_context *ctx, const search_args *a, eg_module *model, eg_dataset *data, progress *p)
 {
+    const eg_constraint *constraint = a->space_text ? NULL : eg_space_find(a->space)->constraint;
     return eg_search_new(
         ctx, model, data, .strategy = a->strategy, .epochs = a->epochs, .batch_size = (size_t)a->batch,
         .workers = (int)a->workers, .lr = a->lr, .seed = (uint64_t)a->seed, .run = p ? a->out : NULL,
@@ -81,7 +82,9 @@ static eg_search *make_search(eg_context *ctx, const search_args *a, eg_module *
         .strategy_options = {.evaluations = a->evaluations,
                              .choice = a->choice,
                              .arch_lr = a->arch_lr,
-                             .warmup = a->warmup},
+                             .warmup = a->warmup,
+                             .constraints = constraint,
+                             .n_constraints = constraint ? 1 : 0},
         .checkpoint_seconds = a->checkpoint_seconds, .progress = p ? progress_show : NULL, .progress_payload = p);
 }
 

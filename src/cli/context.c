@@ -90,7 +90,8 @@ static eg_status set_precision(eg_context *ctx, const char *precision)
 eg_context *open_context(int64_t threads, int64_t seed, const char *precision)
 {
     make_threads_passive();
-    eg_context *ctx = eg_context_new(.seed = (uint64_t)seed, .threads = (int)threads, .log = on_log);
+    eg_context *ctx = eg_context_new(.seed = (uint64_t)seed, .threads = (int)threads, .log = on_log,
+                                     .max_memory = machine_memory("/proc/self/cgroup", "/sys/fs/cgroup"));
     if (!ctx)
         return NULL;
     if (set_precision(ctx, precision) != EG_OK) {

@@ -8,7 +8,8 @@
 eg_status eg__register_choices(eg_context *ctx)
 {
     EG_TRY(eg_context_register_class(ctx, &eg_layer_choice_class));
-    return eg_context_register_class(ctx, &eg_input_choice_class);
+    EG_TRY(eg_context_register_class(ctx, &eg_input_choice_class));
+    return eg__open_register(ctx, eg_value_choice_class.open);
 }
 
 static bool is_taken(const eg_context *ctx, const char *name)

@@ -24,6 +24,8 @@ const char *eg__choice_name(const eg_module *choice, size_t i);
 json_t *eg__candidate_json(const eg_module *choice, size_t i);
 /** Makes the classes of choices known to the context. */
 eg_status eg__register_choices(eg_context *ctx);
+/** EINVAL for a scope without a key: the build of each class of scopes asks. */
+eg_status eg__scope_check_key(eg_module *scope);
 /** Gives a mutable under construction its automatic key where none was set. */
 eg_status eg__mutable_take_key(eg_module *m);
 /** What the constructors of both kinds of choices have in common, after all of their own: the value of `fixed`. */
@@ -51,6 +53,8 @@ void eg__binding_set(eg_module *m, eg__binding *binding);
 /** Takes a module's binding away and frees it, not the mutator. */
 void eg__binding_clear(eg_module *m);
 
+/** The most values that a value choice may have. */
+enum { EG__MAX_VALUES = 1024 };
 /** Which value a decision chooses. EINVAL unless it is one. */
 eg_status eg__value_chosen(const eg_module *choice, const eg_decision *decision, size_t *i);
 /** "24" or "0.5". Returns `text`. */
@@ -196,6 +200,8 @@ extern const eg_strategy_class eg__random_strategy_class, eg__darts_strategy_cla
 
 /** Limits of the data that a space is for: numbers of a sample, classes. */
 enum { EG__SPACE_MAX_FEATURES = 1 << 24, EG__SPACE_MAX_CLASSES = 1 << 20 };
+/** Limits of the options of a space, and so of what a file may ask of its network's class. */
+enum { EG__SPACE_MAX_CHANNELS = 1 << 12, EG__SPACE_MAX_LAYERS = 1 << 8 };
 
 /** eg_space_build() of a file. */
 eg_module *eg__space_load(eg_context *ctx, const char *path, const eg_space_options *options);

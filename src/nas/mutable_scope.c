@@ -3,10 +3,10 @@
  */
 #include "nas/internal.h"
 
-static eg_status scope_build(eg_module *self)
+eg_status eg__scope_check_key(eg_module *scope)
 {
-    /* the key is required: an automatic one would hide that it was forgotten */
-    return eg_mutable_key(self) != NULL ? EG_OK : eg_error_last()->code;
+    /* an automatic one would hide that it was forgotten */
+    return eg_mutable_key(scope) != NULL ? EG_OK : eg_error_last()->code;
 }
 
 static eg_status scope_enter(eg_module *self)
@@ -25,6 +25,6 @@ const eg_class eg_mutable_scope_class = {.struct_size = sizeof(eg_class),
                                          .name = "MutableScope",
                                          .super = &eg_mutable_class,
                                          .instance_size = sizeof(eg_module),
-                                         .build = scope_build,
+                                         .build = eg__scope_check_key,
                                          .enter = scope_enter,
                                          .leave = scope_leave};

@@ -7,12 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VALUES = 1024 };
-
 static eg_status check_values(const char *key, const double *values, size_t n)
 {
-    EG_CHECK(values != NULL && n >= 1 && n <= MAX_VALUES, EG_EINVAL, "value choice '%s': %zu values, expected 1 to %d",
-             key, values != NULL ? n : 0, MAX_VALUES);
+    EG_CHECK(values != NULL && n >= 1 && n <= EG__MAX_VALUES, EG_EINVAL,
+             "value choice '%s': %zu values, expected 1 to %d", key, values != NULL ? n : 0, EG__MAX_VALUES);
     for (size_t i = 0; i < n; i++) {
         EG_CHECK(isfinite(values[i]), EG_EINVAL, "value choice '%s': value %zu is not a finite number", key, i);
         for (size_t k = 0; k < i; k++)
@@ -69,7 +67,93 @@ static void describe(const eg_module *self, char *text, size_t size)
         eg__text_add(&out, ", fixed='%s'", choice->fixed);
 }
 
+/* ---- in files ---- */
+
+/* Texts that are NULL are left out. */
+static eg_status put_text(json_t *object, const char *name, const char *text)
+{
+    EG_CHECK(text == NULL || eg__is_utf8(text), EG_EINVAL, "value choice: '%s' is no UTF-8", name);
+    EG_CHECK(text == NULL || json_object_set_new(object, name, json_string(text)) == 0, EG_ENOMEM,
+             "out of memory: a value choice as JSON");
+    return EG_OK;
+}
+
+static eg_status write_choice(const eg_value_choice *choice, json_t *object)
+{
+    json_t *values = json_array();
+    int failed = json_object_set_new(object, "value_choice", values);
+    for (size_t i = 0; failed == 0 && i < choice->n_values; i++)
+        failed = json_array_append_new(values, eg__candidate_json(&choice->base, i));
+    EG_CHECK(failed == 0, EG_ENOMEM, "out of memory: a value choice as JSON");
+    EG_TRY(put_text(object, "key", choice->key));
+    return put_text(object, "fixed", choice->fixed);
+}
+
+static json_t *to_json(const eg_module *self)
+{
+    json_t *object = json_object();
+    if (object == NULL)
+        eg_fail(EG_ENOMEM, "out of memory: a value choice as JSON");
+    else if (write_choice((const eg_value_choice *)self, object) == EG_OK)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static eg_status check_members(const json_t *json)
+{
+    static const char *const names[] = {"value_choice", "key", "fixed"};
+    size_t known = 0;
+    for (size_t i = 0; i < EG_COUNT(names); i++) {
+        const json_t *member = json_object_get(json, names[i]);
+        known += member != NULL;
+        EG_CHECK(i == 0 || member == NULL || json_is_string(member), EG_EFORMAT, "'%s' is no text", names[i]);
+    }
+    EG_CHECK(known == json_object_size(json) && json_is_array(json_object_get(json, names[0])), EG_EFORMAT,
+             "is an object, expected a number, or a choice of numbers: {\"value_choice\": [1, 2], \"key\": \"name\"}");
+    return EG_OK;
+}
+
+static eg_status read_values(const json_t *list, double *values)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach((json_t *)(uintptr_t)list, i, item)
+    {
+        EG_CHECK(json_is_number(item), EG_EFORMAT, "value %zu of the choice is no number", i);
+        values[i] = json_number_value(item);
+    }
+    return EG_OK;
+}
+
+static eg_module *from_json(eg_context *ctx, const json_t *json)
+{
+    if (check_members(json) != EG_OK)
+        return NULL;
+    const json_t *list = json_object_get(json, "value_choice");
+    double *values = eg__calloc(json_array_size(list) + 1, sizeof(*values));
+    eg_module *choice = NULL;
+    if (values != NULL && read_values(list, values) == EG_OK)
+        choice = eg_new(eg_value_choice, ctx, .values = values, .n_values = json_array_size(list),
+                        .key = json_string_value(json_object_get(json, "key")),
+                        .fixed = json_string_value(json_object_get(json, "fixed")));
+    free(values);
+    return choice;
+}
+
 /* ---- as an open field ---- */
+
+static bool equal_texts(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool equal(const eg_module *a, const eg_module *b)
+{
+    const eg_value_choice *x = (const eg_value_choice *)a, *y = (const eg_value_choice *)b;
+    return equal_texts(x->key, y->key) && equal_texts(x->fixed, y->fixed) && x->n_values == y->n_values &&
+           memcmp(x->values, y->values, x->n_values * sizeof(*x->values)) == 0;
+}
 
 static double value_at(const eg_module *self, size_t i)
 {
@@ -82,7 +166,12 @@ static eg_status current(eg_module *self, size_t *i)
     return decision != NULL ? eg__value_chosen(self, decision, i) : eg_error_last()->code;
 }
 
-static const eg__open_class open_class = {.size = eg_value_choice_size, .value = value_at, .current = current};
+static const eg__open_class open_class = {.size = eg_value_choice_size,
+                                          .value = value_at,
+                                          .current = current,
+                                          .equal = equal,
+                                          .to_json = to_json,
+                                          .from_json = from_json};
 
 const eg_class eg_value_choice_class = {
     .struct_size = sizeof(eg_class),

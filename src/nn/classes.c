@@ -9,6 +9,7 @@ static const eg_class *const built_in[] = {
     /* containers */
     &eg_sequential_class,
     &eg_module_list_class,
+    &eg_repeat_class,
     /* convolutions and products */
     &eg_conv2d_class,
     &eg_conv1d_class,

@@ -338,7 +338,7 @@ bool eg__fields_equal(const eg_module *a, const eg_module *b)
         if (!equal(a, b, field))
             return false;
     }
-    return true;
+    return eg__open_equal(a, b);
 }
 
 bool eg__field_is_default(const eg_module *m, const eg_field *field)

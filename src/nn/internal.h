@@ -36,6 +36,8 @@ typedef struct eg__nn_state {
     uint64_t last_hook;
     eg_module **open_values; /* owned, what handles mean */
     size_t n_open_values, open_capacity;
+    size_t n_made;                          /* modules, so far */
+    const struct eg_open_class *open_class; /* what open values in files are read as; NULL = none */
 } eg__nn_state;
 /** NULL on ENOMEM. */
 eg__nn_state *eg__nn_state_of(eg_context *ctx);
@@ -59,7 +61,8 @@ eg_status eg__fields_init(eg_module *m);
 void eg__fields_free(eg_module *m);
 /** Copies all fields of src into the zeroed fields of dst, a module of the same class. */
 eg_status eg__fields_copy(eg_module *dst, const eg_module *src);
-/** Lets a zeroed prototype have the fields of m, whose texts it lends; its lists stay empty. */
+/** Lets a zeroed prototype have the fields of m, whose texts it lends; its lists stay empty. Of open fields it has the
+ *  largest value. */
 void eg__fields_lend(void *prototype, const eg_module *m);
 /** Whether two modules of one class have equal fields. */
 bool eg__fields_equal(const eg_module *a, const eg_module *b);
@@ -110,7 +113,12 @@ typedef struct eg_open_class {
     size_t (*size)(const eg_module *self);
     double (*value)(const eg_module *self, size_t i); /* exact where it is whole */
     eg_status (*current)(eg_module *self, size_t *i); /* the one in force */
+    bool (*equal)(const eg_module *a, const eg_module *b);
+    json_t *(*to_json)(const eg_module *self); /* an object */
+    eg_module *(*from_json)(eg_context *ctx, const json_t *json);
 } eg__open_class;
+/** What objects in the place of numbers are read as in this context. */
+eg_status eg__open_register(eg_context *ctx, const eg__open_class *open);
 /** NULL for a module that stands for no number. */
 const eg__open_class *eg__open_class_of(const eg_module *m);
 /** The largest of its values. */
@@ -121,6 +129,14 @@ double eg__open_largest(const eg_module *value);
 int64_t eg__open_handle(eg_context *ctx, eg_module *value);
 /** Makes a field open whose value is a handle; false when it is none. */
 bool eg__open_take(eg_module *m, const eg_field *field, eg_status *status);
+/** Gives back the handles that were made since there were n, and are used up. */
+void eg__open_forget(eg_context *ctx, size_t n);
+/** Opens a field of a prototype as an object of a file says, by a handle. */
+eg_status eg__open_read(eg_module *prototype, const eg_field *field, const json_t *json);
+/** Opens the fields of a prototype, of another context, that are open in m: the same values, by handles. */
+eg_status eg__open_lend(eg_module *prototype, const eg_module *m);
+/** Whether two modules of one class have the same open fields. */
+bool eg__open_equal(const eg_module *a, const eg_module *b);
 /** The module that decides the field; NULL when it is not open. */
 eg_module *eg__open_field(const eg_module *m, const char *field);
 /** The field that child slot i opens; NULL when it opens none. */

@@ -98,18 +98,36 @@ static bool is_writable(const eg_module *m, const eg_field *field)
                                                : true;
 }
 
+static eg_status put(json_t *object, const eg_field *field, json_t *value)
+{
+    EG_CHECK(json_object_set_new(object, field->name, value) == 0, EG_ENOMEM, "out of memory: a module as JSON");
+    return EG_OK;
+}
+
+static eg_status open_to_json(const eg_module *value, const eg_field *field, json_t *object)
+{
+    json_t *json = eg__open_class_of(value)->to_json(value);
+    return json != NULL ? put(object, field, json) : eg_error_last()->code;
+}
+
+static eg_status field_to_json(const eg_module *m, const eg_field *field, json_t *object)
+{
+    const eg_module *open = eg__open_field(m, field->name);
+    if (open != NULL)
+        return open_to_json(open, field, object);
+    if (eg__field_is_default(m, field))
+        return EG_OK;
+    EG_TRY(check_texts(m, field));
+    EG_CHECK(is_writable(m, field), EG_EINVAL, "%s: '%s' is not finite, which JSON cannot say", m->cls->name,
+             field->name);
+    return put(object, field, field_json(m, field));
+}
+
 eg_status eg__fields_to_json(const eg_module *m, json_t *object)
 {
     const eg_field *field;
-    for (size_t i = 0; (field = eg__field_at(m->cls, i)) != NULL; i++) {
-        if (eg__field_is_default(m, field))
-            continue;
-        EG_TRY(check_texts(m, field));
-        EG_CHECK(is_writable(m, field), EG_EINVAL, "%s: '%s' is not finite, which JSON cannot say", m->cls->name,
-                 field->name);
-        EG_CHECK(json_object_set_new(object, field->name, field_json(m, field)) == 0, EG_ENOMEM,
-                 "out of memory: a module as JSON");
-    }
+    for (size_t i = 0; (field = eg__field_at(m->cls, i)) != NULL; i++)
+        EG_TRY(field_to_json(m, field, object));
     return EG_OK;
 }
 
@@ -224,12 +242,20 @@ static eg_status read_texts(void *instance, const eg_field *field, const json_t 
     return EG_OK;
 }
 
+static eg_status read_open(eg_module *prototype, const eg_field *field, const json_t *value, const char *path)
+{
+    eg_status status = eg__open_read(prototype, field, value);
+    return status == EG_OK ? EG_OK : eg__fail_prefix(status, "%s", path);
+}
+
 eg_status eg__field_from_json(void *instance, const eg_field *field, const json_t *value, const char *path)
 {
     bool may_be_null =
         field->type == EG_FIELD_OPT_FLOAT || field->type == EG_FIELD_TEXT || field->type == EG_FIELD_TEXTS;
     if (json_is_null(value) && may_be_null)
         return EG_OK;
+    if (json_is_object(value) && eg__field_is_number(field))
+        return read_open(instance, field, value, path);
     switch (field->type) {
     case EG_FIELD_INT:
         return read_int(instance, field, value, path);

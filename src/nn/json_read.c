@@ -16,6 +16,7 @@ typedef struct reader {
     eg__ptr_map extents; /* of those with an id, and what is below them */
     eg__buf path;        /* "model.modules[3]" */
     size_t depth;        /* of the place that is read */
+    size_t n_before;     /* modules that were made before this file was read */
 } reader;
 
 /* ---- paths ---- */
@@ -81,7 +82,8 @@ static eg_status measure(reader *r, eg_module *m, extent *out)
     }
     *out = (extent){0, 1};
     for (size_t i = 0; i < m->n_slots; i++) {
-        eg_module *child = m->slots[i].kind == EG_SLOT_CHILD ? *eg__slot_child(&m->slots[i]) : NULL;
+        bool counts = m->slots[i].kind == EG_SLOT_CHILD && eg__open_slot(m, i) == NULL;
+        eg_module *child = counts ? *eg__slot_child(&m->slots[i]) : NULL;
         extent below = {0, 0};
         if (child != NULL)
             EG_TRY(measure(r, child, &below));
@@ -100,6 +102,17 @@ static eg_status check_extent(reader *r, eg_module *m)
         return FAIL(r, EG_EFORMAT, "modules nest deeper than %d", EG__JSON_MAX_DEPTH);
     if (e.modules > EG__JSON_MAX_MODULES)
         return FAIL(r, EG_EFORMAT, "has more than %d modules, counted wherever they stand", EG__JSON_MAX_MODULES);
+    return EG_OK;
+}
+
+/* Also those that a class has made, whether they stay or not: modules take memory that the context does not count. */
+static eg_status check_made(reader *r)
+{
+    const eg__nn_state *state = eg__nn_state_of(r->ctx);
+    if (state == NULL)
+        return EG_ENOMEM;
+    if (state->n_made - r->n_before > EG__JSON_MAX_MODULES)
+        return FAIL(r, EG_EFORMAT, "the file makes more than %d modules", EG__JSON_MAX_MODULES);
     return EG_OK;
 }
 
@@ -279,6 +292,8 @@ static eg_status read_child(reader *r, eg_module *m, const char *path, const jso
     const char *name = last_part(r, m, path, &parent);
     if (name == NULL || eg__module_has_child(parent, name) != EG_OK)
         return eg__fail_prefix(eg_error_last()->code, "%s", path_of(r));
+    if (eg__open_field(parent, name) != NULL)
+        return FAIL(r, EG_EFORMAT, "'%s' is a number: say it as the field", name);
     eg_module *child = json_is_null(value) ? NULL : read_module(r, value);
     if (child == NULL && !json_is_null(value))
         return eg_error_last()->code;
@@ -350,8 +365,6 @@ static eg_status complete(reader *r, eg_module *m, const json_t *json)
         EG_TRY(read_children(r, m, children));
     EG_TRY(eg__ptr_map_put(&r->read, m, NULL));
     eg_module_retain(m);
-    if (r->read.n > EG__JSON_MAX_MODULES)
-        return FAIL(r, EG_EFORMAT, "the file has more than %d modules", EG__JSON_MAX_MODULES);
     return keep_id(r, m, json_object_get(json, "id"));
 }
 
@@ -368,7 +381,7 @@ static eg_module *make(reader *r, const eg_class *cls, const json_t *json)
             eg__fail_prefix(eg_error_last()->code, "%s", path_of(r));
     }
     free_prototype(cls, prototype, filled);
-    if (m != NULL && complete(r, m, json) != EG_OK) {
+    if (m != NULL && (check_made(r) != EG_OK || complete(r, m, json) != EG_OK)) {
         eg_module_release(m);
         return NULL;
     }
@@ -433,13 +446,17 @@ static void free_reader(reader *r)
 eg_module *eg__module_from_json(eg_context *ctx, const json_t *json, const char *root)
 {
     reader r = {.ctx = ctx};
+    const eg__nn_state *state = eg__nn_state_of(ctx);
+    size_t handles = state != NULL ? state->n_open_values : 0;
+    r.n_before = state != NULL ? state->n_made : 0;
     eg__buf_printf(&r.path, "%s", root);
-    eg_module *m = r.path.failed ? NULL : read_module(&r, json);
+    eg_module *m = r.path.failed || state == NULL ? NULL : read_module(&r, json);
     r.depth = 1;
     if (m != NULL && check_extent(&r, m) != EG_OK) {
         eg_module_release(m);
         m = NULL;
     }
+    eg__open_forget(ctx, handles);
     free_reader(&r);
     return m;
 }

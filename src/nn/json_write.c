@@ -1,8 +1,8 @@
 /*
  * Models as JSON: the class and the fields of each module, and what its fields alone do not make.
  *
- * A class whose build makes children is built anew, in a context of its own, and its children are compared: only
- * those that differ are written, under the shortest paths that say so.
+ * A class whose build makes children is built anew, in a context of its own that takes no memory for tensors, and its
+ * children are compared: only those that differ are written, under the shortest paths that say so.
  */
 #include "nn/json.h"
 
@@ -29,14 +29,20 @@ static eg_status put(json_t *object, const char *key, json_t *value)
     return json_object_set_new(object, key, value) == 0 ? EG_OK : no_memory();
 }
 
+/* What decides an open field is written as that field. */
 static eg_slot *next_slot(const eg_module *m, size_t *i)
 {
     while (*i < m->n_slots) {
         eg_slot *slot = &m->slots[(*i)++];
-        if (slot->kind == EG_SLOT_CHILD)
+        if (slot->kind == EG_SLOT_CHILD && eg__open_slot(m, *i - 1) == NULL)
             return slot;
     }
     return NULL;
+}
+
+static bool has_children(const eg_module *m)
+{
+    return next_slot(m, &(size_t){0}) != NULL;
 }
 
 /* Finds the modules that stand in several slots of m and what is below it. */
@@ -101,7 +107,7 @@ static eg_status write_list(writer *w, eg_module *m, json_t *object)
     bool numbered = is_numbered(m) && has_field(m->cls, EG_FIELD_MODULES);
     EG_CHECK(numbered || has_field(m->cls, EG_FIELD_NAMED), EG_EUNSUPPORTED,
              "%s: its children have names, which its list cannot give them", m->cls->name);
-    if (eg_module_n_children(m) == 0)
+    if (!has_children(m))
         return EG_OK;
     json_t *list = numbered ? json_array() : json_object();
     if (list == NULL)
@@ -168,18 +174,35 @@ static eg_status write_different(writer *w, const pair *p, eg__buf *path, json_t
     return EG_OK;
 }
 
+static eg_status open_scratch(writer *w)
+{
+    if (w->scratch != NULL)
+        return EG_OK;
+    w->scratch = eg_context_new(.threads = 1, .backend = "ref");
+    if (w->scratch == NULL)
+        return EG_ENOMEM;
+    return eg__dry_begin(w->scratch);
+}
+
+static void close_scratch(writer *w)
+{
+    if (w->scratch != NULL && eg__is_dry(w->scratch))
+        eg__dry_end(w->scratch);
+    eg_context_free(w->scratch);
+}
+
 static eg_module *build_anew(writer *w, const eg_module *m)
 {
-    if (w->scratch == NULL)
-        w->scratch = eg_context_new(.threads = 1, .backend = "ref");
-    if (w->scratch == NULL)
+    if (open_scratch(w) != EG_OK)
         return NULL;
     eg_module *prototype = eg__calloc(1, m->cls->instance_size);
     if (prototype == NULL)
         return NULL;
     eg__fields_lend(prototype, m);
     prototype->ctx = w->scratch;
-    eg_module *made = eg_module_new(m->cls, m->cls->instance_size, prototype);
+    eg_module *made = NULL;
+    if (eg__open_lend(prototype, m) == EG_OK)
+        made = eg_module_new(m->cls, m->cls->instance_size, prototype);
     free(prototype);
     return made;
 }
@@ -214,7 +237,7 @@ static eg_status write_children(writer *w, eg_module *m, json_t *children)
 
 static eg_status write_built(writer *w, eg_module *m, json_t *object)
 {
-    if (eg_module_n_children(m) == 0)
+    if (!has_children(m))
         return EG_OK;
     json_t *children = json_object();
     if (children == NULL)
@@ -285,7 +308,7 @@ json_t *eg__module_to_json(eg_module *m, bool expand)
 {
     writer w = {.expand = expand};
     json_t *json = fill_shared(&w.shared, m) == EG_OK ? module_json(&w, m) : NULL;
-    eg_context_free(w.scratch);
+    close_scratch(&w);
     eg__ptr_map_free(&w.shared);
     return json;
 }

@@ -89,9 +89,11 @@ static eg_status check_class(const eg_class *cls)
 /* The struct with the prototype's fields and a fresh head; its texts and lists still belong to the prototype. */
 static eg_module *instantiate(const eg_class *cls, size_t size, const void *prototype)
 {
-    eg_module *m = eg__calloc(1, cls->instance_size);
+    eg__nn_state *state = eg__nn_state_of(((const eg_module *)prototype)->ctx);
+    eg_module *m = state != NULL ? eg__calloc(1, cls->instance_size) : NULL;
     if (m == NULL)
         return NULL;
+    state->n_made++;
     memcpy(m, prototype, EG_MIN(size, cls->instance_size));
     *m = (eg_module){.cls = cls, .refs = 1, .training = true, .ctx = m->ctx};
     return m;

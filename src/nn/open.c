@@ -63,6 +63,13 @@ double eg_open_field_f64(const eg_module *m, const char *field, double value)
     return handle != 0 ? (double)handle : value;
 }
 
+void eg__open_forget(eg_context *ctx, size_t n)
+{
+    eg__nn_state *state = eg__nn_state_of(ctx);
+    while (state != NULL && state->n_open_values > n)
+        eg_module_release(state->open_values[--state->n_open_values]);
+}
+
 /* ---- fields ---- */
 
 const eg__open_class *eg__open_class_of(const eg_module *m)
@@ -113,11 +120,14 @@ static eg_status check_values(eg_module *m, const eg_field *field, const eg_modu
 {
     const eg__open_class *open = eg__open_class_of(value);
     bool whole = field->type == EG_FIELD_INT || field->type == EG_FIELD_HW;
+    double limit = field->type == EG_FIELD_HW ? EG__MAX_HW : (double)HANDLE; /* larger ones mean something else */
     char text[EG__NUMBER_TEXT_SIZE];
     for (size_t i = 0; i < open->size(value); i++) {
         double number = open->value(value, i);
         EG_CHECK(!whole || number == floor(number), EG_EINVAL, "%s: '%s' is %s, expected a whole number", m->cls->name,
                  field->name, eg__number_text(number, text));
+        EG_CHECK(!whole || fabs(number) <= limit, EG_EINVAL, "%s: '%s' is %s, expected at most %.0f", m->cls->name,
+                 field->name, eg__number_text(number, text), limit);
         EG_CHECK(number != 0 || field->def <= 0 || field->type == EG_FIELD_OPT_FLOAT, EG_EINVAL,
                  "%s: '%s' cannot be 0, which stands for its default", m->cls->name, field->name);
         eg__field_set_number(m, field, number);
@@ -153,6 +163,63 @@ bool eg__open_take(eg_module *m, const eg_field *field, eg_status *status)
         *status = eg_error_last()->code;
     }
     return value != NULL || *status != EG_OK;
+}
+
+/* ---- of files, and of other contexts ---- */
+
+eg_status eg__open_register(eg_context *ctx, const eg__open_class *open)
+{
+    eg__nn_state *state = eg__nn_state_of(ctx);
+    if (state == NULL)
+        return EG_ENOMEM;
+    state->open_class = open;
+    return EG_OK;
+}
+
+static eg_status set_from_json(eg_module *prototype, const eg_field *field, const eg__open_class *open,
+                               const json_t *json)
+{
+    eg_module *value = open->from_json(prototype->ctx, json);
+    if (value == NULL)
+        return eg_error_last()->code;
+    eg__field_set_number(prototype, field, (double)eg__open_handle(prototype->ctx, value));
+    return EG_OK;
+}
+
+eg_status eg__open_read(eg_module *prototype, const eg_field *field, const json_t *json)
+{
+    const eg__nn_state *state = eg__nn_state_of(prototype->ctx);
+    if (state == NULL)
+        return EG_ENOMEM;
+    EG_CHECK(state->open_class != NULL, EG_EFORMAT, "is open, which this context cannot read: see eg_nas_register()");
+    return set_from_json(prototype, field, state->open_class, json);
+}
+
+eg_status eg__open_lend(eg_module *prototype, const eg_module *m)
+{
+    for (size_t i = 0; i < m->n_slots; i++) {
+        const eg_field *field = eg__open_slot(m, i);
+        if (field == NULL)
+            continue;
+        const eg_module *value = *eg__slot_child(&m->slots[i]);
+        json_t *json = eg__open_class_of(value)->to_json(value);
+        eg_status status =
+            json != NULL ? set_from_json(prototype, field, eg__open_class_of(value), json) : eg_error_last()->code;
+        json_decref(json);
+        EG_TRY(status);
+    }
+    return EG_OK;
+}
+
+bool eg__open_equal(const eg_module *a, const eg_module *b)
+{
+    const eg_field *field;
+    for (size_t i = 0; (a->open != NULL || b->open != NULL) && (field = eg__field_at(a->cls, i)) != NULL; i++) {
+        const eg_module *x = eg__open_field(a, field->name), *y = eg__open_field(b, field->name);
+        if (x != y && (x == NULL || y == NULL || x->cls != y->cls || !eg__open_class_of(x)->equal(x, y)))
+            return false;
+    }
+    return true;
 }
 
 /* ---- narrowing ---- */

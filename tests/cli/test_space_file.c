@@ -1,6 +1,8 @@
 /* Spaces as files, through the program: shown, edited, searched, retrained, measured; runs do without the file. */
 #include "command_support.h"
 
+#include "engraft/zoo.h"
+
 static char path[TEMPORARY_PATH_SIZE];
 
 static char *file_path(const char *name)
@@ -182,6 +184,60 @@ static void test_documented_example(void **state)
     free(page);
 }
 
+/* Numbers that are searched for: by spos, then retrained, and shown. */
+static void test_value_choices(void **state)
+{
+    (void)state;
+#define WIDTH "{\"value_choice\": [4, 6, 8], \"key\": \"width\"}"
+    write_to("values.json",
+             "{\"format\": \"engraft-space/1\", \"name\": \"values\", \"input\": [1, 8, 8], \"classes\": 3, "
+             "\"model\": {\"class\": \"Sequential\", \"modules\": ["
+             "{\"class\": \"Conv2d\", \"in_channels\": 1, \"out_channels\": " WIDTH ", \"kernel_size\": "
+             "{\"value_choice\": [3, 5], \"key\": \"kernel\"}, \"padding\": {\"value_choice\": [1, 2], \"key\": "
+             "\"kernel\"}}, {\"class\": \"BatchNorm2d\", \"num_features\": " WIDTH ", \"relu\": true}, "
+             "{\"class\": \"Repeat\", \"depth\": {\"value_choice\": [0, 1, 2], \"key\": \"depth\"}, \"modules\": "
+             "[{\"class\": \"Conv2d\", \"in_channels\": " WIDTH ", \"out_channels\": " WIDTH ", \"kernel_size\": 1}, "
+             "{\"class\": \"ReLU\"}]}, {\"class\": \"GlobalAvgPool2d\"}, "
+             "{\"class\": \"Linear\", \"in_features\": " WIDTH ", \"out_features\": 3}]}}");
+    json_t *search = engraft_json(
+        FILE_SEARCH "--space @/values.json --strategy spos --epochs 1 --evaluations 6 --out @/values --json");
+    json_t *arch = json_object_get(search, "arch");
+    assert_int_equal(json_object_size(arch), 3);
+    json_int_t width = json_integer_value(json_object_get(arch, "width"));
+    assert_true(width == 4 || width == 6 || width == 8);
+    assert_int_equal(remove(file_path("values.json")), 0);
+    json_t *retrain = engraft_json("retrain --run @/values --epochs 1 --batch 16 --threads 1 --out @/values-r --json");
+    json_t *show = engraft_json("show --run @/values --json");
+    assert_true(json_equal(json_object_get(show, "params"), json_object_get(retrain, "params")));
+    outcome file = engraft("show --space @/values/space.json --as-file --expand");
+    expect_status("show", &file, 0);
+    char *text = slurp(file_path("values/space.json"));
+    json_t *a = json_loads(text, 0, NULL), *b = json_loads(file.out, 0, NULL);
+    assert_true(a && json_equal(a, b));
+    free(text);
+    outcome_free(file);
+    json_decref(a), json_decref(b), json_decref(search), json_decref(retrain), json_decref(show);
+}
+
+/* Architectures that the program finds in a space are such as the space's constraint wants. */
+static void test_constraint(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 8; seed++) {
+        char line[256], name[64];
+        snprintf(line, sizeof line,
+                 "search --space nasbench101 --data idx:@ --channels 2 --layers 1 --strategy random --seed %d "
+                 "--threads 1 --out @/nb%d --json",
+                 seed, seed);
+        json_decref(engraft_json(line));
+        snprintf(name, sizeof name, "nb%d/arch.json", seed);
+        eg_arch *arch = eg_arch_load(file_path(name));
+        assert_made(arch);
+        assert_ok(eg_nasbench101_check(arch));
+        eg_arch_free(arch);
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -227,6 +283,8 @@ int main(void)
         cmocka_unit_test(test_show),
         cmocka_unit_test(test_schema),
         cmocka_unit_test(test_documented_example),
+        cmocka_unit_test(test_value_choices),
+        cmocka_unit_test(test_constraint),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

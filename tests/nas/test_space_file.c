@@ -22,13 +22,30 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Names and shapes of all tensors. */
+static void assert_same_state(eg_module *a, eg_module *b)
+{
+    eg_state *s = eg_state_new(), *t = eg_state_new();
+    assert_ok(eg_module_state(a, NULL, s));
+    assert_ok(eg_module_state(b, NULL, t));
+    assert_true(eg_state_size(s) > 0);
+    assert_int_equal(eg_state_size(s), eg_state_size(t));
+    for (size_t i = 0; i < eg_state_size(s); i++) {
+        const char *x, *y;
+        assert_true(eg_shape_equal(eg_tensor_shape(eg_state_at(s, i, &x)), eg_tensor_shape(eg_state_at(t, i, &y))));
+        assert_string_equal(x, y);
+    }
+    eg_state_free(s);
+    eg_state_free(t);
+}
+
 static eg_space_options options_of(eg_shape input, int64_t classes)
 {
     return (eg_space_options){
         .struct_size = sizeof(eg_space_options), .input = input, .classes = classes, .channels = 4, .layers = 2};
 }
 
-/* The file of a space makes the same supernet: the same tree, costs, and choices. */
+/* The file of a space makes the same supernet: the same tree, tensors, and choices. */
 static void test_built_in_spaces(void **state)
 {
     (void)state;
@@ -43,6 +60,7 @@ static void test_built_in_spaces(void **state)
             assert_string_equal(text, text2);
             char *choices = eg_search_space_text(a), *choices2 = eg_search_space_text(b);
             assert_string_equal(choices, choices2);
+            assert_same_state(a, b);
             json_t *json = json_loads(file, 0, NULL);
             assert_string_equal(json_string_value(json_object_get(json, "name")), eg_spaces()[i]->name);
             json_decref(json);

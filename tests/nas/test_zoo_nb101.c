@@ -325,6 +325,38 @@ static void paths_equal_networks(void **state)
         3);
 }
 
+/* Also those that a search starts with: the space's constraint is among the options of its strategy. */
+static void samples_are_in_the_benchmark(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 200 };
+    const eg_constraint *constraint = eg_space_find("nasbench101")->constraint;
+    eg_context *ctx = eg_context_new(.threads = 1, .seed = 7);
+    eg_module *cell = eg_nasbench101_cell(ctx, 2, 2);
+    eg_mutator *mutator = eg_random_mutator_new(cell);
+    assert_non_null(constraint);
+    int outside = 0;
+    for (int constrained = 0; constrained < 2; constrained++) {
+        for (int i = 0; i < SAMPLES; i++) {
+            eg_arch *arch = eg_mutator_export(mutator);
+            assert_made(arch);
+            if (constrained)
+                assert_ok(eg_nasbench101_check(arch));
+            else
+                outside += eg_nasbench101_check(arch) != EG_OK;
+            eg_arch_free(arch);
+            eg_error_clear();
+        }
+        assert_ok(eg_mutator_add_constraint(mutator, constraint->name, constraint->holds, constraint->payload));
+    }
+    assert_true(outside > 0 && outside < SAMPLES);
+    eg_mutator_detach(mutator);
+    eg_module_release(cell);
+    eg_context_free(ctx);
+    for (size_t i = 0; eg_spaces()[i] != NULL; i++)
+        assert_int_equal(eg_spaces()[i]->constraint != NULL, strcmp(eg_spaces()[i]->name, "nasbench101") == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +368,7 @@ int main(void)
         cmocka_unit_test(decisions_may_be_weights),
         cmocka_unit_test(without_a_path_there_are_zeros),
         cmocka_unit_test(narrow_vertices_train_their_share),
+        cmocka_unit_test(samples_are_in_the_benchmark),
         cmocka_unit_test(shapes),
         cmocka_unit_test(paths_equal_networks),
     };

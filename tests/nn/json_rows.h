@@ -1,5 +1,5 @@
 /*
- * tests/nn/json_rows.h - a module of each class as JSON, with ' for ".
+ * tests/nn/json_rows.h - a module of each class as JSON, with ' for ", and ` for a " in a text.
  */
 #ifndef EG_TESTS_NN_JSON_ROWS_H
 #define EG_TESTS_NN_JSON_ROWS_H
@@ -10,6 +10,10 @@ static const char *const rows[] = {
     "{'class': 'Sequential', 'named': {'b': {'class': 'ReLU'}, 'a': {'class': 'Tanh'}, '0': null}}",
     "{'class': 'ModuleList', 'modules': [{'class': 'ReLU'}]}",
     "{'class': 'ModuleList', 'named': {'one': {'class': 'ReLU'}}}",
+    "{'class': 'Repeat', 'modules': [{'class': 'ReLU'}, {'class': 'Tanh'}], 'depth': 1}",
+    "{'class': 'Repeat', 'named': {'b': {'class': 'ReLU'}, 'a': {'class': 'Tanh'}}}",
+    "{'class': 'Repeat', 'modules': [{'class': 'ReLU'}, {'class': 'Tanh'}],"
+    " 'depth': {'value_choice': [0, 2, 1], 'key': 'depth'}}",
     "{'class': 'Conv2d', 'in_channels': 4, 'out_channels': 6, 'kernel_size': [3, 1], 'stride': 2, 'padding': [1, 0],"
     " 'dilation': [1, 2], 'groups': 2, 'no_bias': true}",
     "{'class': 'Conv1d', 'in_channels': 4, 'out_channels': 6, 'kernel_size': 3, 'stride': 2, 'padding': 1,"
@@ -17,6 +21,13 @@ static const char *const rows[] = {
     "{'class': 'ConvTranspose2d', 'in_channels': 4, 'out_channels': 6, 'kernel_size': [3, 2], 'stride': 2,"
     " 'padding': 1, 'output_padding': [0, 1], 'dilation': 2, 'groups': 2, 'no_bias': true}",
     "{'class': 'Linear', 'in_features': 3, 'out_features': 4, 'no_bias': true}",
+    "{'class': 'Linear', 'in_features': 3, 'out_features': {'value_choice': [4, 8], 'key': 'width', 'fixed': '4'}}",
+    "{'class': 'Conv2d', 'in_channels': {'value_choice': [4], 'key': 'in'},"
+    " 'out_channels': {'value_choice': [6, 2], 'key': 'width'}, 'kernel_size': {'value_choice': [1, 5, 3], 'key': "
+    "'kernel'},"
+    " 'padding': {'value_choice': [0, 2, 1], 'key': 'kernel'}}",
+    "{'class': 'Dropout', 'p': {'value_choice': [0.1, 0.25], 'key': 'p'}}",
+    "{'class': 'LeakyReLU', 'negative_slope': {'value_choice': [0, 0.01], 'key': 'slope'}}",
     "{'class': 'Embedding', 'num_embeddings': 5, 'embedding_dim': 3, 'padding_idx': -1}",
     "{'class': 'MultiheadAttention', 'embed_dim': 6, 'num_heads': 2, 'dropout': 0.25, 'no_bias': true,"
     " 'batch_first': true, 'is_causal': true}",
@@ -65,10 +76,37 @@ static const char *const rows[] = {
     " 'reduction': 'concat', 'return_mask': true, 'fixed': '0'}",
     "{'class': 'Cell', 'index': 2, 'channels': 4, 'drop_path': 0.5}",
     "{'class': 'DartsNetwork', 'in_channels': 3, 'classes': 5, 'channels': 4, 'layers': 2, 'drop_path': 0.5}",
-    "{'class': 'DartsCell', 'channels_pp': 4, 'channels_p': 8, 'channels': 4, 'reduction_p': true, 'reduction': true,"
+    "{'class': 'DartsCell', 'n_nodes': 3, 'channels_pp': 4, 'channels_p': 8, 'channels': 4, 'reduction_p': true, "
+    "'reduction': true,"
     " 'drop_path': 0.5}",
     "{'class': 'FactorizedReduce', 'in_channels': 3, 'out_channels': 5}",
+    "{'class': 'FactorizedReduce', 'in_channels': 3, 'out_channels': 5, 'no_relu': true, 'affine': true,"
+    " 'momentum': 0.5, 'no_track_running_stats': true}",
     "{'class': 'MLPLayer', 'index': 1, 'width': 8, 'drop_path': 0.5}",
+    "{'class': 'ENASMacroGeneralModel', 'num_layers': 3, 'out_filters': 4, 'in_channels': 1, 'num_classes': 5,"
+    " 'dropout_rate': 0.25, 'drop_path': 0.5}",
+    "{'class': 'ENASMacroLayer', 'key': 'layer', 'index': 2, 'filters': 4, 'drop_path': 0.5}",
+    "{'class': 'ENASMicroNetwork', 'in_channels': 3, 'classes': 5, 'channels': 4, 'layers': 3, 'drop_path': 0.5}",
+    "{'class': 'ENASMicroLayer', 'num_nodes': 2, 'in_channels_pp': 4, 'in_channels_p': 6, 'out_channels': 8,"
+    " 'reduction': true, 'drop_path': 0.5}",
+    "{'class': 'ENASNode', 'key': 'node', 'index': 1, 'channels': 4, 'reduction': true, 'drop_path': 0.5}",
+    "{'class': 'NASBench101', 'in_channels': 1, 'num_classes': 5, 'channels': 4, 'cells': 1,"
+    " 'fixed': '{`input1`: 0}', 'drop_path': 0.5}",
+    "{'class': 'NASBench101Cell', 'in_channels': 4, 'out_channels': 8, 'drop_path': 0.5}",
+    "{'class': 'NASBench101Cell', 'in_channels': 4, 'out_channels': 8, 'fixed': '{`input1`: 0}'}",
+    "{'class': 'ConvNormReLU', 'in_channels': 4, 'out_channels': 8, 'kernel_size': 3}",
+    "{'class': 'NASBench201Cell', 'cell_id': 'first', 'C_in': 4, 'C_out': 8, 'stride': 2, 'no_bn_affine': true,"
+    " 'bn_momentum': 0.5, 'no_bn_track_running_stats': true, 'drop_path': 0.5}",
+    "{'class': 'ReductionBlock', 'channels': 4}",
+    "{'class': 'Zero', 'channels': 4, 'stride': 2}",
+    "{'class': 'ZeroLayer'}",
+    "{'class': 'Residual', 'named': {'conv': {'class': 'ReLU'}}, 'drop_path': 0.5}",
+    "{'class': 'ShuffleNetBlock', 'in_channels': 4, 'out_channels': 8, 'kernel_size': 5, 'stride': 2,"
+    " 'xception': true, 'drop_path': 0.5}",
+    "{'class': 'TextNetwork', 'features': 1, 'classes': 3, 'channels': 4, 'layers': 2, 'vocabulary': 9,"
+    " 'drop_path': 0.5}",
+    "{'class': 'TextLayer', 'key': 'layer', 'index': 2, 'channels': 4, 'drop_path': 0.5}",
+    "{'class': 'OverPositions', 'channels': 4, 'attention': true}",
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

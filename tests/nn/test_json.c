@@ -29,10 +29,14 @@ static int teardown(void **state)
 /* With the quotes that JSON wants. */
 static const char *quoted(const char *text, char out[4096])
 {
-    size_t n = strlen(text);
-    assert_true(n < 4096);
-    for (size_t i = 0; i <= n; i++)
-        out[i] = text[i] == '\'' ? '"' : text[i];
+    size_t n = 0;
+    for (const char *p = text; *p != '\0'; p++) {
+        assert_true(n + 2 < 4096);
+        if (*p == '`')
+            out[n++] = '\\';
+        out[n++] = *p == '\'' || *p == '`' ? '"' : *p;
+    }
+    out[n] = '\0';
     return out;
 }
 

@@ -85,7 +85,7 @@ EG_NAMED_CLASS(
 
 /* ---- the network ---- */
 
-enum { CHANNELS = 16, CHANNELS_MAX = 1 << 12, LAYERS = 8, LAYERS_MAX = 1 << 8, STEM_MULTIPLIER = 3 };
+enum { CHANNELS = 16, LAYERS = 8, STEM_MULTIPLIER = 3 };
 
 typedef struct darts_network {
     eg_module base;
@@ -144,9 +144,10 @@ static EG_NAMED_CLASS(
     darts_network, "DartsNetwork", .build = darts_network_build, .forward = darts_network_forward,
     .fields = EG_FIELDS(EG_INT(darts_network, in_channels, EG_AT_LEAST(1), .help = "channels of the image"),
                         EG_INT(darts_network, classes, EG_AT_LEAST(1), .help = "classes"),
-                        EG_INT(darts_network, channels, .min = 2, .max = CHANNELS_MAX, .def = CHANNELS,
+                        EG_INT(darts_network, channels, .min = 2, .max = EG__SPACE_MAX_CHANNELS, .def = CHANNELS,
                                .help = "of the first cells"),
-                        EG_INT(darts_network, layers, .min = 1, .max = LAYERS_MAX, .def = LAYERS, .help = "cells"),
+                        EG_INT(darts_network, layers, .min = 1, .max = EG__SPACE_MAX_LAYERS, .def = LAYERS,
+                               .help = "cells"),
                         EG_FLOAT(darts_network, drop_path, .min = 0, .max = 1, .help = "edges dropped in training")));
 
 static eg_module *build(eg_context *ctx, const eg_space_options *o)

@@ -47,6 +47,7 @@ static eg_status layer_build(eg_module *self)
 {
     enas_macro_layer *l = (enas_macro_layer *)self;
     char op[KEY_SIZE], skipconnect[KEY_SIZE];
+    EG_TRY(eg__scope_check_key(self));
     snprintf(op, KEY_SIZE, "LayerChoice%" PRId64, EG_MAX(2 * l->index, 1));
     snprintf(skipconnect, KEY_SIZE, "InputChoice%" PRId64, 2 * l->index + 1);
     EG_SLOT(l, op, make_op(self->ctx, op, l->filters));
@@ -152,7 +153,11 @@ static eg_module *build(eg_context *ctx, const eg_space_options *o)
     return eg_enas_macro(ctx, o->layers, o->channels, o->input.dims[0], o->classes, .drop_path = o->drop_path);
 }
 
+static const eg_class *const classes[] = {&eg_enas_macro_class, &enas_macro_layer_class, &eg__factorized_reduce_class,
+                                          NULL};
+
 const eg_space eg__enas_macro_space = {.name = "enas_macro",
                                        .help = "a chain of layers of six operations with any shortcuts; for images",
                                        .source = "Pham et al., ENAS, ICML 2018",
+                                       .classes = classes,
                                        .build = build};

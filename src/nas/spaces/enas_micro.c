@@ -55,6 +55,7 @@ static eg_module *make_op(const enas_node *node, char half)
 static eg_status node_build(eg_module *self)
 {
     enas_node *node = (enas_node *)self;
+    EG_TRY(eg__scope_check_key(self));
     EG_SLOT(node, x_input, make_input(node, 'x'));
     EG_SLOT(node, x_op, make_op(node, 'x'));
     EG_SLOT(node, y_input, make_input(node, 'y'));
@@ -178,7 +179,8 @@ EG_NAMED_CLASS(eg_enas_micro_layer, "ENASMicroLayer", .build = cell_build, .forw
                    EG_INT(eg_enas_micro_layer, num_nodes, .min = 1, .max = MAX_NODES, .help = "nodes"),
                    EG_INT(eg_enas_micro_layer, in_channels_pp, EG_AT_LEAST(1), .help = "channels of the first input"),
                    EG_INT(eg_enas_micro_layer, in_channels_p, EG_AT_LEAST(1), .help = "channels of the second input"),
-                   EG_INT(eg_enas_micro_layer, out_channels, EG_AT_LEAST(2), .help = "channels of a node, and out"),
+                   EG_INT(eg_enas_micro_layer, out_channels, .min = 2, .max = EG__MAX_CHANNELS,
+                          .help = "channels of a node, and out"),
                    EG_BOOL(eg_enas_micro_layer, reduction, .help = "halves the image"),
                    EG_FLOAT(eg_enas_micro_layer, drop_path, .min = 0, .max = 1,
                             .help = "halves of nodes dropped in training")));
@@ -240,22 +242,28 @@ static eg_tensor *network_forward(eg_module *self, eg_tensor *const *in, size_t 
     return eg_call(net->classifier, previous);
 }
 
-static EG_NAMED_CLASS(
-    enas_micro_network, "ENASMicroNetwork", .build = network_build, .forward = network_forward,
-    .fields = EG_FIELDS(EG_INT(enas_micro_network, in_channels, EG_AT_LEAST(1), .help = "channels of the image"),
-                        EG_INT(enas_micro_network, classes, EG_AT_LEAST(1), .help = "classes"),
-                        EG_INT(enas_micro_network, channels, EG_AT_LEAST(2), .def = CHANNELS, .help = "of first cells"),
-                        EG_INT(enas_micro_network, layers, EG_AT_LEAST(1), .def = LAYERS, .help = "cells"),
-                        EG_FLOAT(enas_micro_network, drop_path, .min = 0, .max = 1,
-                                 .help = "halves of nodes dropped in training")));
+static EG_NAMED_CLASS(enas_micro_network, "ENASMicroNetwork", .build = network_build, .forward = network_forward,
+                      .fields = EG_FIELDS(EG_INT(enas_micro_network, in_channels, EG_AT_LEAST(1),
+                                                 .help = "channels of the image"),
+                                          EG_INT(enas_micro_network, classes, EG_AT_LEAST(1), .help = "classes"),
+                                          EG_INT(enas_micro_network, channels, .min = 2, .max = EG__SPACE_MAX_CHANNELS,
+                                                 .def = CHANNELS, .help = "of first cells"),
+                                          EG_INT(enas_micro_network, layers, .min = 1, .max = EG__SPACE_MAX_LAYERS,
+                                                 .def = LAYERS, .help = "cells"),
+                                          EG_FLOAT(enas_micro_network, drop_path, .min = 0, .max = 1,
+                                                   .help = "halves of nodes dropped in training")));
 
 static eg_module *build(eg_context *ctx, const eg_space_options *o)
 {
     return eg_new(enas_micro_network, ctx, o->input.dims[0], o->classes, o->channels, o->layers, o->drop_path);
 }
 
+static const eg_class *const classes[] = {&enas_micro_network_class, &eg_enas_micro_layer_class, &enas_node_class,
+                                          &eg__factorized_reduce_class, NULL};
+
 const eg_space eg__enas_micro_space = {
     .name = "enas_micro",
     .help = "cells of 5 nodes, each two layers of five on any states before; for small color images",
     .source = "Pham et al., ENAS, ICML 2018",
+    .classes = classes,
     .build = build};

@@ -42,9 +42,12 @@ static eg_tensor *conv_norm_forward(eg_module *self, eg_tensor *const *in, size_
     int64_t n = eg_tensor_size(in[0], 1), out = n_in > 1 ? eg_tensor_size(in[1], 0) : n;
     if (n == c->in_channels && out == c->out_channels)
         return eg_call(c->norm, eg_call(c->conv, in[0]));
-    eg_tensor *weight = first(first(EG_CAST(c->conv, eg_conv2d)->weight, 0, out), 1, n);
-    eg_tensor *x = eg_f_conv2d(in[0], weight, eg_none, .padding = c->kernel_size / 2);
+    eg_conv2d *conv = EG_CAST(c->conv, eg_conv2d);
     eg_batch_norm2d *norm = EG_CAST(c->norm, eg_batch_norm2d);
+    if (conv == NULL || norm == NULL)
+        return NULL;
+    eg_tensor *weight = first(first(conv->weight, 0, out), 1, n);
+    eg_tensor *x = eg_f_conv2d(in[0], weight, eg_none, .padding = c->kernel_size / 2);
     eg_batch_norm_args args = eg__batch_norm2d_args(norm, x);
     args.running_mean = first(args.running_mean, 0, out);
     args.running_var = first(args.running_var, 0, out);
@@ -258,8 +261,10 @@ EG_NAMED_CLASS(eg_nasbench101, "NASBench101", .build = network_build, .forward =
                .fields = EG_FIELDS(
                    EG_INT(eg_nasbench101, in_channels, EG_AT_LEAST(1), .def = 3, .help = "channels of the image"),
                    EG_INT(eg_nasbench101, num_classes, EG_AT_LEAST(1), .def = 10, .help = "classes"),
-                   EG_INT(eg_nasbench101, channels, EG_AT_LEAST(1), .def = CHANNELS, .help = "of the first cells"),
-                   EG_INT(eg_nasbench101, cells, EG_AT_LEAST(1), .def = CELLS, .help = "in each of the three stacks"),
+                   EG_INT(eg_nasbench101, channels, .min = 1, .max = EG__SPACE_MAX_CHANNELS, .def = CHANNELS,
+                          .help = "of the first cells"),
+                   EG_INT(eg_nasbench101, cells, .min = 1, .max = EG__SPACE_MAX_LAYERS, .def = CELLS,
+                          .help = "in each of the three stacks"),
                    EG_TEXT(eg_nasbench101, fixed, .help = "an architecture: the network has no choices"),
                    EG_FLOAT(eg_nasbench101, drop_path, .min = 0, .max = 1, .help = "vertices dropped in training")));
 
@@ -268,8 +273,12 @@ static eg_module *build(eg_context *ctx, const eg_space_options *o)
     return eg_nasbench101(ctx, o->input.dims[0], o->classes, o->channels, o->layers, .drop_path = o->drop_path);
 }
 
+static const eg_class *const classes[] = {&eg_nasbench101_class, &eg_nasbench101_cell_class, &conv_norm_class, NULL};
+
 const eg_space eg__nasbench101_space = {
     .name = "nasbench101",
     .help = "9 equal cells, any graph of 5 vertices of 3 kinds; those of up to 9 edges are in the benchmark",
     .source = "Ying et al., NAS-Bench-101, ICML 2019",
+    .classes = classes,
+    .constraint = &eg__nb101_constraint,
     .build = build};

@@ -20,6 +20,8 @@ typedef struct eg__nb101_graph {
 
 /** Names of operations, in the benchmark's order. */
 extern const char *const eg__nb101_ops[EG__NB101_OPS];
+/** Samples are in the benchmark. */
+extern const eg_constraint eg__nb101_constraint;
 /** EINVAL for what is no architecture of a cell. */
 eg_status eg__nb101_read(const eg_arch *arch, eg__nb101_graph *out);
 /** Takes away the edges of what is on no path from the input to the output. False when there is no such path. */

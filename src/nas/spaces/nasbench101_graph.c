@@ -23,6 +23,8 @@ static size_t read_one(const json_t *value, const char *const *names, size_t n)
             i++;
         return i;
     }
+    if (json_is_string(value) && n == 1 && *json_string_value(value) == '\0')
+        return 0; /* so a choice of the one input there is, which has no name, is exported */
     json_int_t number = json_is_integer(value) ? json_integer_value(value) : -1;
     return number >= 0 && (size_t)number < n ? (size_t)number : n;
 }
@@ -141,6 +143,26 @@ eg_status eg_nasbench101_check(const eg_arch *arch)
     eg__nb101_graph g;
     return read_pruned(arch, &g);
 }
+
+/* As eg_nasbench101_check(), of all that a sampler draws: nothing is said about what does not pass. */
+static bool is_in_benchmark(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+{
+    (void)payload, (void)mutator;
+    eg__nb101_graph g = {.n = EG__NB101_VERTICES};
+    for (size_t v = 1; v < g.n; v++) {
+        char key[KEY_SIZE];
+        double taken[EG__NB101_VERTICES];
+        snprintf(key, sizeof(key), "input%zu", v);
+        const eg_decision *inputs = eg_decisions_get(decisions, key);
+        if (inputs == NULL || inputs->n != v || eg__decision_read(inputs, taken) != EG_OK)
+            return false;
+        for (size_t w = 0; w < v; w++)
+            g.edge[w][v] = taken[w] != 0;
+    }
+    return eg__nb101_prune(&g) && count_edges(&g) <= MAX_EDGES;
+}
+
+const eg_constraint eg__nb101_constraint = {"NAS-Bench-101", is_in_benchmark, NULL};
 
 enum { HASH_SIZE = MD5_DIGEST_STRING_LENGTH, TEXT_SIZE = (EG__NB101_VERTICES + 1) * (HASH_SIZE + 4) };
 

@@ -24,9 +24,10 @@ static eg_tensor *zero_forward(eg_module *self, eg_tensor *const *in, size_t n_i
     return eg__zero_image(in[0], z->channels, z->stride);
 }
 
-static EG_NAMED_CLASS(zero, "Zero", .forward = zero_forward,
-                      .fields = EG_FIELDS(EG_INT(zero, channels, EG_AT_LEAST(1), .help = "channels out"),
-                                          EG_INT(zero, stride, EG_AT_LEAST(1), .help = "step of the image")));
+static EG_NAMED_CLASS(
+    zero, "Zero", .forward = zero_forward,
+    .fields = EG_FIELDS(EG_INT(zero, channels, .min = 1, .max = EG__MAX_CHANNELS, .help = "channels out"),
+                        EG_INT(zero, stride, .min = 1, .max = EG__MAX_HW, .help = "step of the image")));
 
 static eg_module *relu_conv_norm(const eg_nasbench201_cell *cell, int64_t in_channels, int64_t kernel, int64_t stride)
 {
@@ -149,7 +150,7 @@ static eg_tensor *reduction_forward(eg_module *self, eg_tensor *const *in, size_
 }
 
 static EG_NAMED_CLASS(reduction_block, "ReductionBlock", .build = reduction_build, .forward = reduction_forward,
-                      .fields = EG_FIELDS(EG_INT(reduction_block, channels, EG_AT_LEAST(1),
+                      .fields = EG_FIELDS(EG_INT(reduction_block, channels, .min = 1, .max = EG__MAX_CHANNELS,
                                                  .help = "channels in, half of those out")));
 
 static eg_status add_stages(eg_module *net, const eg_space_options *o, int64_t c, int64_t cells)
@@ -178,8 +179,12 @@ static eg_module *build(eg_context *ctx, const eg_space_options *o)
     return NULL;
 }
 
+static const eg_class *const classes[] = {&eg_nasbench201_cell_class, &reduction_block_class, &zero_class,
+                                          &eg__factorized_reduce_class, NULL};
+
 const eg_space eg__nasbench201_space = {
     .name = "nasbench201",
     .help = "15 equal cells of 6 edges, 5 layers for each edge: 15,625 networks, all in the benchmark",
     .source = "Dong and Yang, NAS-Bench-201, ICLR 2020",
+    .classes = classes,
     .build = build};

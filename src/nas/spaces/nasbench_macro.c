@@ -71,8 +71,11 @@ static eg_module *build(eg_context *ctx, const eg_space_options *o)
     return NULL;
 }
 
+static const eg_class *const classes[] = {&eg__residual_class, NULL};
+
 const eg_space eg__nasbench_macro_space = {
     .name = "nasbench_macro",
     .help = "8 layers, each nothing or one of two inverted bottlenecks: 6,561 networks, all in the benchmark",
     .source = "Su et al., Prioritized Architecture Sampling with Monte-Carlo Tree Search, CVPR 2021",
+    .classes = classes,
     .build = build};

@@ -29,7 +29,7 @@ static eg_tensor *no_branch_forward(eg_module *self, eg_tensor *const *in, size_
 }
 
 typedef eg_activation no_branch;
-static EG_NAMED_CLASS(no_branch, "Zero", .forward = no_branch_forward);
+static EG_NAMED_CLASS(no_branch, "ZeroLayer", .forward = no_branch_forward);
 
 /* One of the 21 blocks: six candidates, or seven where the shape is kept. */
 static eg_module *make_block(eg_context *ctx, const char *key, const int64_t c[2], int64_t stride, double drop_path)
@@ -82,8 +82,11 @@ static eg_module *build(eg_context *ctx, const eg_space_options *o)
     return NULL;
 }
 
+static const eg_class *const classes[] = {&eg__residual_class, &no_branch_class, NULL};
+
 const eg_space eg__proxylessnas_space = {
     .name = "proxylessnas",
     .help = "21 inverted bottlenecks of open kernel size and expansion, or left out; for images of any size",
     .source = "Cai, Zhu and Han, ProxylessNAS, ICLR 2019",
+    .classes = classes,
     .build = build};

@@ -70,20 +70,26 @@ static json_t *texts(const char *const *values)
     return list;
 }
 
+/* A number, or a choice of numbers. */
+static json_t *open(json_t *schema)
+{
+    return either(schema, reference("value_choice"));
+}
+
 /* What a field holds. Of texts, lists and options null is the same as nothing. */
 static json_t *value_schema(const eg_field *field)
 {
     switch (field->type) {
     case EG_FIELD_INT:
-        return ranged(field, "integer");
+        return open(ranged(field, "integer"));
     case EG_FIELD_HW:
-        return either(ranged(field, "integer"), list_of(ranged(field, "integer"), 2, 2));
+        return open(either(ranged(field, "integer"), list_of(ranged(field, "integer"), 2, 2)));
     case EG_FIELD_SHAPE:
         return list_of(json_pack("{s:s, s:i}", "type", "integer", "minimum", 1), 1, EG_MAX_DIMS);
     case EG_FIELD_FLOAT:
-        return ranged(field, "number");
+        return open(ranged(field, "number"));
     case EG_FIELD_OPT_FLOAT:
-        return either(ranged(field, "number"), of_type("null"));
+        return open(either(ranged(field, "number"), of_type("null")));
     case EG_FIELD_BOOL:
         return of_type("boolean");
     case EG_FIELD_TEXT:
@@ -140,6 +146,21 @@ static json_t *class_schema(const eg_class *cls)
                 json_false());
 }
 
+static json_t *described(json_t *schema, const char *description)
+{
+    return with(schema, "description", json_string(description));
+}
+
+/* What stands in the place of a number that is searched for. */
+static json_t *value_choice_schema(void)
+{
+    json_t *p = with(json_object(), "value_choice", list_of(of_type("number"), 1, EG__MAX_VALUES));
+    p = with(with(p, "key", of_type("string")), "fixed", of_type("string"));
+    json_t *schema = with(described(of_type("object"), "one of these numbers: choices of one key are one decision"),
+                          "properties", p);
+    return with(with(schema, "required", json_pack("[s]", "value_choice")), "additionalProperties", json_false());
+}
+
 /* The definitions, and a module as any of them. */
 static json_t *definitions(const eg_context *ctx)
 {
@@ -152,6 +173,7 @@ static json_t *definitions(const eg_context *ctx)
     }
     failed |= json_array_append_new(any, reference("again"));
     defs = with(defs, "module", with(json_object(), "anyOf", any));
+    defs = with(defs, "value_choice", value_choice_schema());
     defs = with(defs, "place", either(reference("module"), of_type("null")));
     defs = with(defs, "again",
                 json_pack("{s:s, s:s, s:{s:{s:s}}, s:[s], s:b}", "description", "the module of that id, here as well",
@@ -165,11 +187,6 @@ static json_t *definitions(const eg_context *ctx)
         return defs;
     json_decref(defs);
     return NULL;
-}
-
-static json_t *described(json_t *schema, const char *description)
-{
-    return with(schema, "description", json_string(description));
 }
 
 static json_t *file_properties(void)

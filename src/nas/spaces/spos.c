@@ -129,7 +129,10 @@ static eg_module *build(eg_context *ctx, const eg_space_options *o)
     return NULL;
 }
 
+static const eg_class *const classes[] = {&eg_shufflenet_block_class, NULL};
+
 const eg_space eg__spos_space = {.name = "spos",
                                  .help = "20 blocks of ShuffleNetV2 of four kinds; for images of any size",
                                  .source = "Guo et al., Single Path One-Shot, ECCV 2020",
+                                 .classes = classes,
                                  .build = build};

@@ -37,7 +37,7 @@ const eg_space *eg_space_find(const char *name)
     return NULL;
 }
 
-enum { MIN_SIDE = 8, MAX_CHANNELS = 1 << 12, MAX_LAYERS = 1 << 8 };
+enum { MIN_SIDE = 8 };
 
 static eg_status check_input(const eg_space *space, const eg_space_options *o)
 {
@@ -62,11 +62,11 @@ static eg_status check_options(const eg_space *space, const eg_space_options *o)
     EG_TRY(check_input(space, o));
     EG_CHECK(o->classes >= 1 && o->classes <= EG__SPACE_MAX_CLASSES, EG_EINVAL,
              "space '%s': %" PRId64 " classes, expected 1 to %d", name, o->classes, EG__SPACE_MAX_CLASSES);
-    EG_CHECK(o->channels >= 0 && o->channels <= MAX_CHANNELS && o->channels % 2 == 0, EG_EINVAL,
+    EG_CHECK(o->channels >= 0 && o->channels <= EG__SPACE_MAX_CHANNELS && o->channels % 2 == 0, EG_EINVAL,
              "space '%s': %" PRId64 " channels, expected an even number up to %d, or 0", name, o->channels,
-             MAX_CHANNELS);
-    EG_CHECK(o->layers >= 0 && o->layers <= MAX_LAYERS, EG_EINVAL, "space '%s': %" PRId64 " layers, expected 0 to %d",
-             name, o->layers, MAX_LAYERS);
+             EG__SPACE_MAX_CHANNELS);
+    EG_CHECK(o->layers >= 0 && o->layers <= EG__SPACE_MAX_LAYERS, EG_EINVAL,
+             "space '%s': %" PRId64 " layers, expected 0 to %d", name, o->layers, EG__SPACE_MAX_LAYERS);
     EG_CHECK(o->vocabulary >= 0 && o->vocabulary <= EG__SPACE_MAX_FEATURES, EG_EINVAL,
              "space '%s': a vocabulary of %" PRId64 " words, expected 0 to %d", name, o->vocabulary,
              EG__SPACE_MAX_FEATURES);

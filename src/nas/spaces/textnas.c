@@ -109,6 +109,7 @@ static eg_status layer_build(eg_module *self)
 {
     text_layer *l = (text_layer *)self;
     char key[KEY_SIZE + 16];
+    EG_TRY(eg__scope_check_key(self));
     snprintf(key, sizeof(key), "%s_op", l->key);
     if (l->index > 0)
         EG_SLOT(l, input, make_choice(l, "input", EG_MAX(l->index - NEAREST, 0), EG_N(1)));
@@ -229,9 +230,12 @@ static eg_module *build(eg_context *ctx, const eg_space_options *o)
     return eg_new(text_network, ctx, features, o->classes, o->channels, o->layers, o->vocabulary, o->drop_path);
 }
 
+static const eg_class *const classes[] = {&text_network_class, &text_layer_class, &over_positions_class, NULL};
+
 const eg_space eg__textnas_space = {
     .name = "textnas",
     .help = "layers of eight operations over sequences, with any shortcuts; for texts and series",
     .source = "Wang et al., TextNAS, AAAI 2020",
     .any_input = true,
+    .classes = classes,
     .build = build};
