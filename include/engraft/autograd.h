@@ -61,8 +61,8 @@ typedef eg_tensor *(*eg_recompute_fn)(void *payload, eg_tensor *const *in, size_
  *  not among `in` is refused (EINVAL). For the second run the context's random numbers are put back to where they were
  *  before the first, and running statistics (batch norm, spectral norm) are left alone. Everything else that fn does it
  *  does twice: hooks are called again, so are the functions of modules of one's own. A leaf that was changed in place
- *  between the runs, or another sequence of leaves, is EINVAL in backward; so is backward inside fn through what fn
- *  made.
+ *  between the runs, another sequence of leaves, or other values of open fields, is EINVAL in backward; so is backward
+ * inside fn through what fn made.
  *
  *  Where nothing is recorded, while a trace is made, for shape-only inputs, for a tuple among the inputs and for one as
  *  the result, fn is called as it is. A result that depends on no leaf or input with a gradient is a constant.

@@ -179,7 +179,8 @@ EG_API extern const eg_class eg_instance_norm2d_class;
  *  index of `dim` (-1: the length of all), and "weight_v", its direction, take its place among the parameters, and it
  * is computed from them when the module is called: eg_weight_norm(conv, "weight", 0). Names and shapes are those of
  *  torch.nn.utils.weight_norm. Clones and states have both; outside of a call the member of the struct is eg_none. Make
- *  optimizers after it. ENOENT when there is no such parameter, EINVAL when it is no member of the module's struct. */
+ *  optimizers after it. ENOENT when there is no such parameter, EINVAL when it is no member of the module's struct,
+ *  EUNSUPPORTED for a module with open fields. */
 EG_API eg_status eg_weight_norm(eg_module *m, const char *name, int dim);
 /** Puts the parameter as it is now in the place of its parts. ENOENT. */
 EG_API eg_status eg_remove_weight_norm(eg_module *m, const char *name);

@@ -111,8 +111,8 @@ EG_API extern const eg_class eg_input_choice_class;
  *  channels (depthwise); a combination of values that no module can be made from fails when it runs. Refused: weight
  * and spectral normalization. Code that reads the parameters of another module sees the whole.
  *
- *  Values: 1 to 1024 finite numbers, each once; whole ones for whole fields. On failure a handle that constructors
- * refuse with the cause: EINVAL (the values; what eg_layer_choice() has for key and `fixed`). */
+ *  Values: 1 to 1024 numbers below 2^52 in size, each once; whole ones for whole fields. On failure a handle that
+ * constructors refuse with the cause: EINVAL (the values; what eg_layer_choice() has for key and `fixed`). */
 typedef struct eg_value_choice {
     eg_module base;
     const double *values; /**< EG_VALUES(); copied */

@@ -85,7 +85,7 @@ struct eg_tape {
     bool recording;
     bool forgetful;              /* it records, but nothing is saved for a backward, which is refused */
     unsigned inside;             /* the state's when it was opened */
-    uint64_t leaves;             /* a hash of the versions of the leaves that were read */
+    uint64_t leaves;             /* a hash of the versions of the leaves that were read, and of open numbers */
     struct eg__lifting *lifting; /* of the run of eg__recompute() whose tape it is; NULL: nothing is lifted */
     size_t scope;
     eg__arena arena;
@@ -98,6 +98,7 @@ typedef struct eg__autograd {
     eg_tape *unused; /* closed tapes: their memory is used again */
     uint64_t last_tape_id;
     unsigned inside;    /* operations and backward passes under way: what they do is not recorded */
+    unsigned outermost; /* what `inside` is where calls are the outermost: 0, but while one is run again */
     unsigned repeating; /* forward passes under way that were run before, or are only a trial */
     const eg__trace_sink *sink;
     eg__buf path;
@@ -109,8 +110,12 @@ typedef struct eg__autograd {
 eg__autograd *eg__autograd_of(eg_context *ctx);
 /** The innermost tape when it records and no operation is under way that began after it was opened, else NULL. */
 eg_tape *eg__recording_tape(const eg__autograd *state);
-/** Whether an operation or a backward pass is under way. */
-bool eg__is_inside(const eg_context *ctx);
+/** Whether a call of a module that no other calls is the outermost: no operation or backward pass is under way, or only
+ *  such that run the call again. */
+bool eg__is_outermost(const eg_context *ctx);
+/** The innermost tape, if it records, takes note of what has been read besides tensors: what is run again must read the
+ *  same. */
+void eg__note_read(const eg_context *ctx, const void *data, size_t size);
 /** The id of the last tape opened, for eg__tapes_close_after(). */
 uint64_t eg__tape_last(const eg_context *ctx);
 /** Closes the tapes that were opened after that one and are open still. Returns whether there were any. */

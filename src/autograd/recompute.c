@@ -32,6 +32,7 @@ typedef struct eg__repetition {
     size_t n_lifted;
     lifted lifted[MAX_LIFTED];
     eg_rng rng;      /* before the first run */
+    bool outermost;  /* no module was running then */
     uint64_t leaves; /* what the first run read */
 } eg__repetition;
 
@@ -237,10 +238,15 @@ static eg_status run_again(eg_op_grad *grad, eg__repetition *r)
 static eg_status recompute_backward(eg_op_grad *grad)
 {
     eg__repetition *r = eg__node_of(grad)->repetition;
+    eg__autograd *state = eg__autograd_of(grad->ctx);
     eg_rng *rng = eg_context_rng(grad->ctx), after = *rng;
+    unsigned outermost = state->outermost;
     EG_TRY(eg__repeat(grad->ctx, 1));
     *rng = r->rng;
+    if (r->outermost)
+        state->outermost = state->inside;
     eg_status status = run_again(grad, r);
+    state->outermost = outermost;
     *rng = after;
     eg__repeat(grad->ctx, -1);
     return status;
@@ -296,6 +302,7 @@ static eg_status run_first(eg__repetition *r, eg_tape *outer, lists *l, eg_tenso
     tape->forgetful = true;
     eg_status status = make_inputs(tape, l->in, l->needs_grad, r->n_in, l->leaves, l->given);
     r->rng = *eg_context_rng(outer->ctx);
+    r->outermost = eg__call_depth(outer->ctx) == 0 && eg__is_outermost(outer->ctx);
     eg__lifting lifting = {r, outer, l->in, l->in + r->n_in, l->leaves, l->given};
     *y = status == EG_OK ? eg_tensor_keep(run_fn(tape, &lifting)) : NULL;
     if (status == EG_OK && !*y)
@@ -304,6 +311,7 @@ static eg_status run_first(eg__repetition *r, eg_tape *outer, lists *l, eg_tenso
         *recorded = (*y)->kind == EG__DENSE && depends(*y, tape);
     r->leaves = tape->leaves;
     eg_tape_end(tape);
+    eg__note_read(outer->ctx, &r->leaves, sizeof r->leaves);
     return status;
 }
 

@@ -175,10 +175,18 @@ bool eg_is_recording(const eg_context *ctx)
     return state && eg__recording_tape(state);
 }
 
-bool eg__is_inside(const eg_context *ctx)
+bool eg__is_outermost(const eg_context *ctx)
 {
     const eg__autograd *state = eg__context_peek(ctx, EG__SLOT_AUTOGRAD);
-    return state && state->inside > 0;
+    return !state || state->inside == state->outermost;
+}
+
+void eg__note_read(const eg_context *ctx, const void *data, size_t size)
+{
+    const eg__autograd *state = eg__context_peek(ctx, EG__SLOT_AUTOGRAD);
+    eg_tape *tape = state ? eg__recording_tape(state) : NULL;
+    if (tape)
+        tape->leaves = eg__hash(data, size, tape->leaves);
 }
 
 bool eg__is_repeating(const eg_context *ctx)

@@ -13,6 +13,8 @@ static eg_status check_values(const char *key, const double *values, size_t n)
              "value choice '%s': %zu values, expected 1 to %d", key, values != NULL ? n : 0, EG__MAX_VALUES);
     for (size_t i = 0; i < n; i++) {
         EG_CHECK(isfinite(values[i]), EG_EINVAL, "value choice '%s': value %zu is not a finite number", key, i);
+        EG_CHECK(fabs(values[i]) < EG__OPEN_LIMIT, EG_EINVAL,
+                 "value choice '%s': value %zu is %g, expected less than 2^52 in size", key, i, values[i]);
         for (size_t k = 0; k < i; k++)
             EG_CHECK(values[i] != values[k], EG_EINVAL, "value choice '%s': %g is there twice", key, values[i]);
     }
@@ -188,7 +190,11 @@ const eg_class eg_value_choice_class = {
 
 int64_t eg_value_choice_handle(eg_module *choice)
 {
-    return eg__open_handle(choice != NULL ? choice->ctx : NULL, choice);
+    if (choice == NULL || eg_is_a(choice, &eg_value_choice_class))
+        return eg__open_handle(choice != NULL ? choice->ctx : NULL, choice);
+    eg_fail(EG_EINVAL, "%s is given for a number, expected a ValueChoice", choice->cls->name);
+    eg_module_release(choice);
+    return eg__open_handle(NULL, NULL);
 }
 
 /* ---- looking at one ---- */

@@ -269,8 +269,7 @@ eg_tensor *eg__module_call_with(eg_module *m, eg__forward_fn forward, eg_tensor 
     if (push(state, m) == EG_OK) {
         state->running = m;
         uint64_t last_tape = eg__tape_last(ctx);
-        /* a call in a backward pass is one of eg_recompute(), and was not the outermost before */
-        bool casts = caller == NULL && eg_context_precision(ctx) == EG_BF16 && !eg__is_inside(ctx);
+        bool casts = caller == NULL && eg_context_precision(ctx) == EG_BF16 && eg__is_outermost(ctx);
         out = close_tapes(m, last_tape, (casts ? run_cast : run)(m, forward, in, n_in));
         state->running = caller;
         eg__call_pop(ctx);

@@ -94,35 +94,24 @@ EG_NAMED_CLASS(eg_sequential, "Sequential", .forward = forward,
 
 /* ---- the first of several ---- */
 
-/* The slot of block i; m->n_slots when there is none. */
-static size_t block_slot(const eg_module *m, size_t i)
-{
-    for (size_t k = 0; k < m->n_slots; k++) {
-        if (m->slots[k].kind == EG_SLOT_CHILD && eg__open_slot(m, k) == NULL && i-- == 0)
-            return k;
-    }
-    return m->n_slots;
-}
-
 size_t eg__repeat_size(const eg_module *m)
 {
     size_t n = 0;
-    while (block_slot(m, n) < m->n_slots)
+    while (eg__child_slot(m, n) < m->n_slots)
         n++;
     return n;
 }
 
 eg_module *eg__repeat_block(const eg_module *m, size_t i)
 {
-    size_t slot = block_slot(m, i);
-    return slot < m->n_slots ? *eg__slot_child(&m->slots[slot]) : NULL;
+    return eg__child_at(m, i);
 }
 
 void eg__repeat_cut(eg_module *m)
 {
     eg_repeat *repeat = (eg_repeat *)m;
     size_t slot;
-    while (repeat->depth >= 0 && (slot = block_slot(m, (size_t)repeat->depth)) < m->n_slots)
+    while (repeat->depth >= 0 && (slot = eg__child_slot(m, (size_t)repeat->depth)) < m->n_slots)
         eg__slot_remove(m, &m->slots[slot]);
     repeat->depth = -1;
 }
@@ -140,7 +129,7 @@ static eg_tensor *repeat_forward(eg_module *self, eg_tensor *const *in, size_t n
 {
     (void)n_in;
     int64_t depth = ((const eg_repeat *)self)->depth;
-    return run_until(self, in[0], depth < 0 ? self->n_slots : block_slot(self, (size_t)depth));
+    return run_until(self, in[0], depth < 0 ? self->n_slots : eg__child_slot(self, (size_t)depth));
 }
 
 EG_NAMED_CLASS(eg_repeat, "Repeat", .build = repeat_build, .forward = repeat_forward,

@@ -111,7 +111,7 @@ eg_status eg__check_groups(const char *name, int64_t in_channels, int64_t out_ch
 /** What a module that stands for a number can be asked. */
 typedef struct eg_open_class {
     size_t (*size)(const eg_module *self);
-    double (*value)(const eg_module *self, size_t i); /* exact where it is whole */
+    double (*value)(const eg_module *self, size_t i); /* less than EG__OPEN_LIMIT in size */
     eg_status (*current)(eg_module *self, size_t *i); /* the one in force */
     bool (*equal)(const eg_module *a, const eg_module *b);
     json_t *(*to_json)(const eg_module *self); /* an object */
@@ -124,6 +124,10 @@ const eg__open_class *eg__open_class_of(const eg_module *m);
 /** The largest of its values. */
 double eg__open_largest(const eg_module *value);
 
+/** 2^52: from here on numbers are handles, not values; a double holds all whole ones below it. */
+#define EG__OPEN_LIMIT 4503599627370496.0
+/** Whether a field's number would be taken for a handle. */
+bool eg__open_is_handle(double number);
 /** A number that means this module, which the context takes over (also on failure) until it ends: exact in an int64_t
  *  and in a double, and too large for any size. For NULL, or when memory is short, one that constructors refuse. */
 int64_t eg__open_handle(eg_context *ctx, eg_module *value);
@@ -141,6 +145,9 @@ bool eg__open_equal(const eg_module *a, const eg_module *b);
 eg_module *eg__open_field(const eg_module *m, const char *field);
 /** The field that child slot i opens; NULL when it opens none. */
 const eg_field *eg__open_slot(const eg_module *m, size_t i);
+/** The slot of child i of those that open no field, m->n_slots when there is none; the child, or NULL. */
+size_t eg__child_slot(const eg_module *m, size_t i);
+eg_module *eg__child_at(const eg_module *m, size_t i);
 /** Makes and frees the record that a module with open fields has. */
 eg_status eg__open_make(eg_module *m);
 void eg__open_free(eg_module *m);

@@ -160,10 +160,17 @@ static eg_status check_zero(const eg_field *field, bool zero, const char *path)
     return EG_OK;
 }
 
+/* Handles are for programs: in a file they would mean what some program has made. */
+static eg_status check_handle(const json_t *value, const char *path)
+{
+    return eg__open_is_handle(json_number_value(value)) ? wrong(path, value, "less than 2^52") : EG_OK;
+}
+
 static eg_status read_int(void *instance, const eg_field *field, const json_t *value, const char *path)
 {
     if (!json_is_integer(value))
         return wrong(path, value, "a whole number");
+    EG_TRY(check_handle(value, path));
     VALUE(int64_t, instance, field) = json_integer_value(value);
     return check_zero(field, json_integer_value(value) == 0, path);
 }
@@ -202,6 +209,7 @@ static eg_status read_float(void *instance, const eg_field *field, const json_t 
     double number = json_number_value(value);
     if (!json_is_number(value))
         return wrong(path, value, "a number");
+    EG_TRY(check_handle(value, path));
     if (field->type == EG_FIELD_OPT_FLOAT) {
         VALUE(eg_opt_f64, instance, field) = EG_F64(number);
         return EG_OK;

@@ -18,7 +18,12 @@
 /* ---- handles ---- */
 
 /* 2^52 + number: 0 for what could not be made. */
-#define HANDLE ((int64_t)1 << 52)
+#define HANDLE ((int64_t)EG__OPEN_LIMIT)
+
+bool eg__open_is_handle(double number)
+{
+    return number >= EG__OPEN_LIMIT && number < 2 * EG__OPEN_LIMIT;
+}
 
 int64_t eg__open_handle(eg_context *ctx, eg_module *value)
 {
@@ -116,6 +121,21 @@ eg_module *eg__open_field(const eg_module *m, const char *field)
     return NULL;
 }
 
+size_t eg__child_slot(const eg_module *m, size_t i)
+{
+    for (size_t k = 0; k < m->n_slots; k++) {
+        if (m->slots[k].kind == EG_SLOT_CHILD && eg__open_slot(m, k) == NULL && i-- == 0)
+            return k;
+    }
+    return m->n_slots;
+}
+
+eg_module *eg__child_at(const eg_module *m, size_t i)
+{
+    size_t slot = eg__child_slot(m, i);
+    return slot < m->n_slots ? *eg__slot_child(&m->slots[slot]) : NULL;
+}
+
 static eg_status check_values(eg_module *m, const eg_field *field, const eg_module *value)
 {
     const eg__open_class *open = eg__open_class_of(value);
@@ -153,7 +173,7 @@ static eg_status open_field(eg_module *m, const eg_field *field, eg_module *valu
 bool eg__open_take(eg_module *m, const eg_field *field, eg_status *status)
 {
     double number = eg__field_is_number(field) ? eg__field_number(m, field) : 0;
-    if (!(number >= (double)HANDLE && number < 2 * (double)HANDLE))
+    if (!eg__open_is_handle(number))
         return false;
     eg_module *value = value_of_handle(m->ctx, (int64_t)number);
     if (value != NULL) {
@@ -299,9 +319,10 @@ static eg_status narrow(eg_module *m, eg__open_choose_fn choose, void *payload, 
         out->values[i] = eg__open_class_of(value)->value(value, number);
         smaller = smaller || out->values[i] != eg__field_number(m, field);
     }
+    if (mode == EG__NARROW_PARTS)
+        eg__note_read(m->ctx, out->values, m->n_slots * sizeof(*out->values));
     if (!smaller || !tensors)
         return EG_OK;
-    EG_CHECK(m->n_reparams == 0, EG_EUNSUPPORTED, "a module with weight or spectral normalization has no open fields");
     const eg_shape *shapes = eg__open_shapes(m, out->values);
     return shapes != NULL ? make_parts(m, shapes, mode, out) : eg_error_last()->code;
 }

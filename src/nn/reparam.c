@@ -279,6 +279,8 @@ static eg_status install(eg_module *m, eg_reparam *r)
 static eg_status add(eg_module *m, const char *name, int dim, int64_t iterations)
 {
     EG_CHECK(m != NULL && name != NULL, EG_EINVAL, "module or name is NULL");
+    EG_CHECK(m->open == NULL, EG_EUNSUPPORTED,
+             "%s: '%s' cannot be normalized, for the module has open fields: fix them first", m->cls->name, name);
     eg_slot *slot = eg__slot_find(m, name, strlen(name));
     EG_TRY(check_slot(m, name, slot, dim));
     eg_reparam r = {.name = eg__strdup(name), .field = slot->field.tensor, .dim = dim, .iterations = iterations};

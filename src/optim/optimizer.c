@@ -299,6 +299,8 @@ eg_status eg_optimizer_clip_grad_norm(eg_optimizer *optimizer, double max_norm, 
         return eg_error_last()->code;
     }
     EG_CHECK(max_norm > 0, EG_EINVAL, "clip: largest norm %g, expected above 0", max_norm);
+    if (norm)
+        *norm = 0;
     if (eg__is_dry(optimizer->ctx))
         return EG_OK;
     EG_TRY(eg__grow(&optimizer->gathered, &optimizer->gathered_capacity, optimizer->n_params + 1,

@@ -138,6 +138,8 @@ struct eg_trainer {
     size_t n_callbacks;
     eg_meter_group *meters, *validation_meters;
     eg__position position;
+    size_t
+        batch; /* the one under way, or the last, for messages: a class of one's own may count where position stays */
     eg__clock clock;
     json_t *settings;            /* that a checkpoint must share */
     bool finished;               /* the next eg_trainer_train() starts from epoch 0 */

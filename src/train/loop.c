@@ -67,7 +67,7 @@ static eg_status learn(eg_trainer *t, const eg_batch *data)
     EG_CHECK(isfinite(value), EG_EINVAL,
              "the loss is %g in epoch %" PRId64 " of %" PRId64 ", step %zu of %zu: a lower learning rate may help",
              isnan(value) ? (double)NAN : value, /* whose sign says nothing */
-             t->position.epoch + 1, t->options.epochs, t->position.batch + 1, eg_loader_size(t->train));
+             t->position.epoch + 1, t->options.epochs, t->batch + 1, eg_loader_size(t->train));
     EG_TRY(measure(t, output, data, value, t->meters));
     return eg_backward(loss);
 }
@@ -186,6 +186,7 @@ static eg_status log_step(const eg_trainer *t, size_t batch)
 
 static eg_status begin_batch(eg_trainer *t, size_t batch)
 {
+    t->batch = batch;
     EACH_CALLBACK(t, on_batch_begin, callback_, t->position.epoch, (int64_t)batch);
     return EG_OK;
 }

@@ -6,8 +6,8 @@
 #include "optim/internal.h"
 #include "train/internal.h"
 
-/* A strategy that samples paths has another one each time: steps are run until QUIET of them in a row have taken no
- * more memory, STEPS at most. Two that take the same are not sampled. */
+/* What samples paths has another one each time: steps are run until QUIET of them in a row have taken no more memory,
+ * STEPS at most. Others end when two have taken the same. */
 enum { STEPS = 96, QUIET = 24 };
 
 /* ---------------------------------------------------------------------------------------------- sizes */
@@ -74,6 +74,17 @@ static eg_status run_step(const eg__steps *steps)
     return status;
 }
 
+/* Whether the last step followed a path, and the next may follow another. */
+static bool samples(const eg_mutator *mutator)
+{
+    for (size_t i = 0; mutator && i < mutator->n_mutables; i++) {
+        const eg_decision *decision = eg_decisions_get(mutator->current, eg_mutable_key(mutator->mutables[i]));
+        if (decision && !decision->tensor)
+            return true;
+    }
+    return false;
+}
+
 static eg_status run_steps(const eg__steps *steps)
 {
     size_t taken = 0, most = 0;
@@ -81,7 +92,8 @@ static eg_status run_steps(const eg__steps *steps)
     for (int i = 0, quiet = 0; i < STEPS && quiet < QUIET; i++) {
         EG_TRY(run_step(steps));
         eg__dry_result now = eg__dry_end_step(steps->ctx);
-        quiet = now.reserved > most ? 0 : now.taken == taken ? QUIET : quiet + 1;
+        bool settled = now.taken == taken && !samples(eg_module_mutator(steps->model));
+        quiet = now.reserved > most ? 0 : settled ? QUIET : quiet + 1;
         most = now.reserved;
         taken = now.taken;
     }

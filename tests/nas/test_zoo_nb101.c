@@ -297,6 +297,37 @@ static void narrow_vertices_train_their_share(void **state)
     eg_context_free(ctx);
 }
 
+/* Where all of a layer is needed anything may stand in its place, but a part can be taken of what was made only. */
+static void replaced_layers_are_named(void **state)
+{
+    (void)state;
+    static const char *const roles[] = {"conv", "norm"}, *const expected[] = {"expected a Conv2d",
+                                                                              "expected a BatchNorm2d"};
+    for (int i = 0; i < 2; i++) {
+        eg_context *ctx = eg_context_new(.seed = 2, .threads = 1);
+        eg_module *cell = eg_nasbench101_cell(ctx, 5, 5);
+        eg_arch *arch = parse_arch("{\"op1\": 0, \"op2\": 0, \"op3\": 2, \"op4\": 0, \"op5\": 1, \"input1\": 0, "
+                                   "\"input2\": 0, \"input3\": 0, \"input4\": 0, \"input5\": 0, "
+                                   "\"input6\": [1, 2]}");
+        eg_mutator *mutator = eg_random_mutator_new(cell);
+        assert_ok(eg_mutator_set_arch(mutator, arch));
+        eg_module *projection = eg_module_find(cell, "projection1");
+        for (int empty = 0; empty < 2; empty++) {
+            if (empty)
+                assert_ok(eg_module_empty_child(projection, roles[i]));
+            else
+                assert_ok(eg_module_set_child(projection, roles[i], eg_identity(ctx)));
+            eg_tape *tape = eg_tape_begin(ctx, EG_NO_GRAD);
+            assert_refused(eg_call(cell, eg_ones(ctx, EG_SHAPE(1, 5, 4, 4))), EG_EINVAL, expected[i]);
+            eg_tape_end(tape);
+        }
+        eg_mutator_detach(mutator);
+        eg_arch_free(arch);
+        eg_module_release(cell);
+        eg_context_free(ctx);
+    }
+}
+
 static void shapes(void **state)
 {
     (void)state;
@@ -369,6 +400,7 @@ int main(void)
         cmocka_unit_test(without_a_path_there_are_zeros),
         cmocka_unit_test(narrow_vertices_train_their_share),
         cmocka_unit_test(samples_are_in_the_benchmark),
+        cmocka_unit_test(replaced_layers_are_named),
         cmocka_unit_test(shapes),
         cmocka_unit_test(paths_equal_networks),
     };

@@ -91,6 +91,35 @@ static void test_prediction(void **state)
         search_once(&settings[i], true, NULL, strcmp(settings[i].strategy, "spos") == 0 ? 0.1 : 0.02);
 }
 
+/* Paths of very different sizes, of which a few in a row may be equal. */
+static void test_rare_paths(void **state)
+{
+    (void)state;
+    enum { FEATURES = 16, HIDDEN = 4000, SEEDS = 8 };
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        eg_context *ctx = eg_context_new(.seed = seed, .threads = 1);
+        eg_dataset *data = toy_data(ctx, 64, 1);
+        int64_t n = eg_shape_numel(eg_dataset_shape(data));
+        eg_module *large = eg_sequential(
+            ctx, EG_MODULES(eg_linear(ctx, FEATURES, HIDDEN), eg_relu(ctx), eg_linear(ctx, HIDDEN, FEATURES)));
+        eg_module *net = eg_sequential(
+            ctx, EG_MODULES(eg_flatten(ctx), eg_linear(ctx, n, FEATURES),
+                            eg_layer_choice(ctx, EG_CHOICES({"small", eg_identity(ctx)}, {"large", large})),
+                            eg_linear(ctx, FEATURES, TOY_CLASSES)));
+        eg_search *search =
+            eg_search_new(ctx, net, data, .strategy = "spos", .epochs = 1, .batch_size = 32, .seed = seed);
+        assert_made(search);
+        eg_memory_estimate estimate;
+        assert_ok(eg_search_memory(search, EG_MEMORY_NORMAL, &estimate));
+        size_t activations = sizeof(float) * 32 * HIDDEN;
+        assert_true(estimate.activations >= 2 * activations);
+        eg_search_free(search);
+        eg_module_release(net);
+        eg_dataset_release(data);
+        eg_context_free(ctx);
+    }
+}
+
 static void expect_near(const char *a, const char *b, double tolerance)
 {
     eg_context *ctx = eg_context_new(.seed = 0);
@@ -201,7 +230,8 @@ static void test_trainer(void **state)
 int main(void)
 {
     setenv("EG_POOL", "on", 1); /* what is predicted and measured here is the pool */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_prediction), cmocka_unit_test(test_same_search),
-                                       cmocka_unit_test(test_limits), cmocka_unit_test(test_trainer)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_prediction), cmocka_unit_test(test_rare_paths),
+                                       cmocka_unit_test(test_same_search), cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_trainer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -240,6 +240,59 @@ static void test_refusals(void **state)
     eg_context_free(ctx);
 }
 
+/* ---- what they are told ---- */
+
+static eg_status clip(eg_trainer *self, const eg_batch *batch)
+{
+    double norm = -1;
+    EG_TRY(eg_optimizer_clip_grad_norm(eg_trainer_optimizer(self), 1, &norm));
+    assert_close(norm, 0, 0); /* no gradients before the step */
+    return eg_trainer_step(self, batch);
+}
+
+static void test_norms_are_always_told(void **state)
+{
+    (void)state;
+    static const eg_trainer_class clipping = {
+        .struct_size = sizeof(eg_trainer_class), .name = "clipping", .train_step = clip};
+    works w = make(&clipping, NULL);
+    eg_memory_estimate estimate;
+    assert_ok(eg_trainer_memory(w.trainer, EG_MEMORY_NORMAL, &estimate));
+    end(&w);
+}
+
+/* The weights are no numbers after the second step. */
+static eg_status spoil(eg_trainer *self, int64_t epoch)
+{
+    eg_loader *loader = eg_trainer_loader(self, false);
+    eg_context *ctx = eg_trainer_model(self)->ctx;
+    EG_TRY(eg_loader_start(loader, (uint64_t)epoch, 0));
+    for (size_t b = 0; b < eg_loader_size(loader); b++) {
+        EG_TRY(eg_trainer_batch_begin(self, b));
+        eg_tape *tape = eg_tape_begin(ctx, EG_NO_GRAD);
+        eg_batch batch;
+        eg_status status = eg_loader_next(loader, &batch);
+        if (status == EG_OK)
+            status = eg_trainer_step(self, &batch);
+        eg_tape_end(tape);
+        EG_TRY(status);
+        if (b == 1)
+            EG_TRY(eg_init_constant(eg_module_tensor(eg_trainer_model(self), "4.bias"), (double)NAN));
+        EG_TRY(eg_trainer_batch_end(self, b));
+    }
+    return EG_OK;
+}
+
+static void test_failures_name_the_step(void **state)
+{
+    (void)state;
+    static const eg_trainer_class spoiling = {
+        .struct_size = sizeof(eg_trainer_class), .name = "spoiling", .train_one_epoch = spoil};
+    works w = make(&spoiling, NULL);
+    assert_fails(eg_trainer_train(w.trainer), EG_EINVAL, "the loss is nan in epoch 1 of 2, step 3 of 4");
+    end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +301,8 @@ int main(void)
         cmocka_unit_test(test_loops),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_norms_are_always_told),
+        cmocka_unit_test(test_failures_name_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

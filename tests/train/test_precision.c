@@ -266,6 +266,64 @@ static void test_recompute(void **state)
     free(again.weights);
 }
 
+static eg_tensor *call(void *payload, eg_tensor *const *in, size_t n_in)
+{
+    return eg_module_call(payload, in, n_in);
+}
+
+static eg_tensor *call_twice(void *payload, eg_tensor *const *in, size_t n_in)
+{
+    eg_module *m = payload;
+    return eg_recompute(m->ctx, call, m, NULL, in, n_in);
+}
+
+/* A module that runs another again. */
+typedef struct wrapping {
+    eg_module base;
+    eg_module *inner;
+} wrapping;
+
+static eg_status wrapping_build(eg_module *self)
+{
+    return EG_SLOT((wrapping *)self, inner, eg_linear(self->ctx, 64, 64));
+}
+
+static eg_tensor *wrapping_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
+{
+    return call_twice(((wrapping *)self)->inner, in, n_in);
+}
+static EG_CLASS(wrapping, .build = wrapping_build, .forward = wrapping_forward);
+
+/* Functions that are run again, with the calls of modules in them or around them, round as they did before. */
+static void test_run_again(void **state)
+{
+    (void)state;
+    enum { PLAIN, ONCE, NESTED, WRAPPED, WAYS, N = 64 };
+    static float gradients[WAYS][2 * N * N];
+    for (int way = 0; way < WAYS; way++) {
+        eg_context *ctx = context_of(EG_BF16);
+        eg_module *inner = way == WRAPPED ? eg_new(wrapping, ctx) : eg_linear(ctx, N, N);
+        eg_module *net = eg_sequential(ctx, EG_MODULES(inner, eg_relu(ctx), eg_linear(ctx, N, N)));
+        assert_made(net);
+        eg_tape *tape = eg_tape_begin(ctx, EG_RECORD);
+        eg_tensor *x = eg_randn(ctx, EG_SHAPE(8, N)), *y;
+        if (way == PLAIN || way == WRAPPED)
+            y = eg_call(net, x);
+        else
+            y = eg_recompute(ctx, way == ONCE ? call : call_twice, net, NULL, &x, 1);
+        assert_made(y);
+        assert_int_equal(eg_tensor_dtype(y), EG_F32);
+        assert_ok(eg_backward(eg_mean(eg_mul(y, y))));
+        const eg_tensor *first = eg_module_tensor(net, way == WRAPPED ? "0.inner.weight" : "0.weight");
+        assert_ok(eg_tensor_read(eg_tensor_grad(first), gradients[way], N * N));
+        assert_ok(eg_tensor_read(eg_tensor_grad(eg_module_tensor(net, "2.weight")), gradients[way] + N * N, N * N));
+        eg_tape_end(tape);
+        eg_module_release(net);
+        eg_context_free(ctx);
+        assert_memory_equal(gradients[way], gradients[PLAIN], sizeof gradients[PLAIN]);
+    }
+}
+
 /* ---- checkpoints ---- */
 
 static void test_checkpoints(void **state)
@@ -299,8 +357,9 @@ int main(void)
     setenv("EG_BF16", "emulate", 1);
     setenv("EG_POOL", "on", 1); /* what is predicted and measured here is the pool */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),    cmocka_unit_test(test_other_values), cmocka_unit_test(test_learns),
-        cmocka_unit_test(test_searches), cmocka_unit_test(test_recompute),    cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_types),     cmocka_unit_test(test_other_values), cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_searches),  cmocka_unit_test(test_recompute),    cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_run_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

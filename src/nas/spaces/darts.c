@@ -67,8 +67,8 @@ static eg_tensor *darts_cell_forward(eg_module *self, eg_tensor *const *in, size
     for (size_t d = 2; d < n + 2; d++) {
         eg_tensor *incoming[MAX_NODES + 1];
         for (size_t i = 0; i < d; i++)
-            incoming[i] = eg__run_edge(self, eg_module_child_at(self, child++, NULL), states[i], cell->drop_path);
-        states[d] = eg_module_call(eg_module_child_at(self, child++, NULL), incoming, d);
+            incoming[i] = eg__run_edge(self, eg__child_at(self, child++), states[i], cell->drop_path);
+        states[d] = eg_module_call(eg__child_at(self, child++), incoming, d);
     }
     return eg_concat(states + 2, n, 1);
 }

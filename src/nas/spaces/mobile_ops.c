@@ -45,7 +45,7 @@ static eg_tensor *residual_forward(eg_module *self, eg_tensor *const *in, size_t
 {
     (void)n_in;
     double drop_path = ((eg__residual *)self)->drop_path;
-    return eg_add(in[0], eg__run_edge(self, eg_module_child_at(self, 0, NULL), in[0], drop_path));
+    return eg_add(in[0], eg__run_edge(self, eg__child_at(self, 0), in[0], drop_path));
 }
 
 EG_NAMED_CLASS(eg__residual, "Residual", .forward = residual_forward,

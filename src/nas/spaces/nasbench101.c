@@ -36,16 +36,27 @@ static eg_status conv_norm_build(eg_module *self)
     return eg_module_status(self);
 }
 
+/* The layers that the weights are taken from: they may have been replaced. */
+static eg_status check_layer(const eg_module *self, const char *role, const eg_module *layer, const eg_class *expected)
+{
+    if (layer != NULL && eg_is_a(layer, expected))
+        return EG_OK;
+    eg_status status = eg_fail(EG_EINVAL, "'%s' is %s, expected a %s", role, layer != NULL ? layer->cls->name : "empty",
+                               expected->name);
+    return eg__op_fail(status, self->cls->name, eg__call_path(self->ctx));
+}
+
 static eg_tensor *conv_norm_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
 {
     conv_norm *c = (conv_norm *)self;
     int64_t n = eg_tensor_size(in[0], 1), out = n_in > 1 ? eg_tensor_size(in[1], 0) : n;
     if (n == c->in_channels && out == c->out_channels)
         return eg_call(c->norm, eg_call(c->conv, in[0]));
+    if (check_layer(self, "conv", c->conv, &eg_conv2d_class) != EG_OK ||
+        check_layer(self, "norm", c->norm, &eg_batch_norm2d_class) != EG_OK)
+        return NULL;
     eg_conv2d *conv = EG_CAST(c->conv, eg_conv2d);
     eg_batch_norm2d *norm = EG_CAST(c->norm, eg_batch_norm2d);
-    if (conv == NULL || norm == NULL)
-        return NULL;
     eg_tensor *weight = first(first(conv->weight, 0, out), 1, n);
     eg_tensor *x = eg_f_conv2d(in[0], weight, eg_none, .padding = c->kernel_size / 2);
     eg_batch_norm_args args = eg__batch_norm2d_args(norm, x);

@@ -93,7 +93,7 @@ static eg_tensor *cell_forward(eg_module *self, eg_tensor *const *in, size_t n_i
     for (size_t i = 1; i < NODES; i++) {
         eg_tensor *incoming[NODES];
         for (size_t j = 0; j < i; j++)
-            incoming[j] = eg__run_edge(self, eg_module_child_at(self, edge++, NULL), nodes[j], drop_path);
+            incoming[j] = eg__run_edge(self, eg__child_at(self, edge++), nodes[j], drop_path);
         nodes[i] = eg_add_n(incoming, i);
     }
     return nodes[NODES - 1];

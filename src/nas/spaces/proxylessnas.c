@@ -29,7 +29,7 @@ static eg_tensor *no_branch_forward(eg_module *self, eg_tensor *const *in, size_
 }
 
 typedef eg_activation no_branch;
-static EG_NAMED_CLASS(no_branch, "ZeroLayer", .forward = no_branch_forward);
+static EG_NAMED_CLASS(no_branch, "NoBranch", .forward = no_branch_forward);
 
 /* One of the 21 blocks: six candidates, or seven where the shape is kept. */
 static eg_module *make_block(eg_context *ctx, const char *key, const int64_t c[2], int64_t stride, double drop_path)

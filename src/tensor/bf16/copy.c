@@ -9,7 +9,6 @@
 typedef struct copying {
     const eg_tensor *x;
     eg_tensor *y;
-    bool rounded;
     int inner; /* dimension of the lines */
 } copying;
 
@@ -86,7 +85,7 @@ eg_status eg__bf16_copy(const eg_tensor *x, eg_tensor *y, bool rounded)
     if (x->dtype == EG_F32 && y->dtype == EG_F32 && !rounded)
         return eg__kernels_of_f32(y->ctx)->copy(x, y);
     int64_t n = eg_shape_numel(y->shape);
-    copying c = {.x = x, .y = y, .rounded = rounded, .inner = innermost(y)};
+    copying c = {.x = x, .y = y, .inner = innermost(y)};
     if (n == 0)
         return EG_OK;
     if (y->shape.ndim == 0 || (eg__is_dense(x) && eg__is_dense(y) && eg__same_strides(x, y)))
