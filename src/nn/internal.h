@@ -121,6 +121,8 @@ double eg__open_largest(const eg_module *value);
 int64_t eg__open_handle(eg_context *ctx, eg_module *value);
 /** Makes a field open whose value is a handle; false when it is none. */
 bool eg__open_take(eg_module *m, const eg_field *field, eg_status *status);
+/** eg__field_check(), which says what to do instead where a number out of range looks like one made from a handle. */
+eg_status eg__open_check(eg_module *m, const eg_field *field);
 /** The module that decides the field; NULL when it is not open. */
 eg_module *eg__open_field(const eg_module *m, const char *field);
 /** The field that child slot i opens; NULL when it opens none. */
