@@ -49,13 +49,6 @@ static eg_status bettor_build(eg_mutator *self)
     return EG_OK;
 }
 
-static eg_status pick(const eg_mutator *self, size_t i, int op, eg_decisions *out)
-{
-    bool mask[OPS] = {false};
-    mask[op] = true;
-    return eg_decisions_set_mask(out, eg_mutable_key(self->mutables[i]), mask, OPS);
-}
-
 static eg_status bettor_sample(eg_mutator *self, eg_decisions *out)
 {
     for (size_t i = 0; i < self->n_mutables; i++) {
@@ -64,7 +57,7 @@ static eg_status bettor_sample(eg_mutator *self, eg_decisions *out)
         int op = 0;
         while (op < OPS - 1 && left >= bets[op])
             left -= bets[op++];
-        EG_TRY(pick(self, i, op, out));
+        EG_TRY(eg_decisions_choose(out, self->mutables[i], (size_t)op));
     }
     return EG_OK;
 }
@@ -77,7 +70,7 @@ static eg_status bettor_final(eg_mutator *self, eg_decisions *out)
         int op = 0;
         for (int k = 1; k < OPS; k++)
             op = bets[k] > bets[op] ? k : op;
-        EG_TRY(pick(self, i, op, out));
+        EG_TRY(eg_decisions_choose(out, self->mutables[i], (size_t)op));
     }
     return EG_OK;
 }

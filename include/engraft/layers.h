@@ -367,18 +367,21 @@ EG_API extern const eg_class eg_sequential_class, eg_module_list_class;
 #define eg_sequential(...) eg_new(eg_sequential, __VA_ARGS__)
 #define eg_module_list(...) eg_new(eg_module_list, __VA_ARGS__)
 /** The first `depth` of its modules, one after the other: eg_repeat(ctx, EG_MODULES(a, b, c), .depth = 2). Without a
- *  depth (or 0) all of them; an open depth may be 0: then x is passed on. EINVAL for more than there are. */
+ *  depth (0, which stands for -1) all of them; of open depths 0 is a value like others: x is passed on. EINVAL for more
+ *  than there are. For loops: eg_repeat(ctx, .depth = ..) without modules, and eg_append(); too large a depth then
+ * fails when it runs. */
 typedef struct eg_repeat {
     eg_module base;
     eg_module *const *modules; /**< as in eg_sequential */
     size_t n_modules;
     const eg_named_module *named;
     size_t n_named;
-    int64_t depth; /**< -1 = all */
+    int64_t depth; /**< 0 = -1 = all; open: exactly its value */
 } eg_repeat;
 EG_API extern const eg_class eg_repeat_class;
 #define eg_repeat(...) eg_new(eg_repeat, __VA_ARGS__)
-/** Adds a module (taken over, also on failure) at the end of a sequential or module list under the next free number. */
+/** Adds a module (taken over, also on failure) at the end of a sequential, repeat or module list under the next free
+ *  number. */
 EG_API eg_status eg_append(eg_module *container, eg_module *child);
 
 #ifdef __cplusplus

@@ -38,6 +38,9 @@ EG_API extern const eg_class eg_mutable_class;
 /** Lent, as long as the mutable lives. Without one given, "<Class><n>" with n counted by the context, such as
  *  "LayerChoice1". NULL and EINVAL for a module that is no mutable. */
 EG_API const char *eg_mutable_key(const eg_module *m);
+/** Number of candidates, inputs or values of any choice: the length of its decisions. 0 for a scope, for what is no
+ *  mutable, and for NULL. */
+EG_API size_t eg_mutable_n_candidates(const eg_module *m);
 /** The dotted path while a mutator is attached ("" for the root); else the key. Lent, until the mutator is detached.
  * NULL and EINVAL for a module that is no mutable. */
 EG_API const char *eg_mutable_name(eg_module *m);
@@ -102,7 +105,9 @@ EG_API extern const eg_class eg_input_choice_class;
  *      eg_conv2d(ctx, 3, width, kernel, .padding = padding), eg_batch_norm2d(ctx, width), eg_conv2d(ctx, width, 64, 3)
  *
  *  What it gives is a handle, which fields of whole numbers, sizes and doubles (cast to it) take (see "open fields" in
- *  nn.h); not EG_HW() nor EG_SHAPE(). It stands in as many fields as is wished, of one model. The module behind it
+ *  nn.h); not EG_HW() nor EG_SHAPE(). It stands in as many fields as is wished, of one model. A
+ * sum or multiple of it is none, and refused. A class of one's own whose build does not hand the field on by EG_OPEN(),
+ * and whose forward does not read it, runs alike for all values. The module behind it
  * belongs to the context until this is freed, and is a child of each module with such a field, under the field's name.
  *
  *  Modules run with the value that the mutator (or `fixed`) has decided, and with parts of their parameters; without a
@@ -224,6 +229,9 @@ EG_API eg_status eg_decisions_set_mask(eg_decisions *decisions, const char *key,
 EG_API eg_status eg_decisions_set_weights(eg_decisions *decisions, const char *key, const double *weights, size_t n);
 /** The same with a tensor of weights, which is kept. ESHAPE when it has not one dimension. */
 EG_API eg_status eg_decisions_set_tensor(eg_decisions *decisions, const char *key, eg_tensor *weights);
+/** Decides a choice by its candidate (input, value) i alone. EINVAL for NULL, for what is no choice, for an i out of
+ * range. */
+EG_API eg_status eg_decisions_choose(eg_decisions *decisions, const eg_module *choice, size_t i);
 /** Lent, until it is replaced or the set is freed. NULL (no failure) when absent, or for NULL. */
 EG_API const eg_decision *eg_decisions_get(const eg_decisions *decisions, const char *key);
 
@@ -280,7 +288,10 @@ struct eg_mutator_class {
     /** After the model was parsed; makes what the mutator needs (parameters of choices). */
     eg_status (*build)(eg_mutator *self);
     void (*finalize)(eg_mutator *self);
+    /** For eg_mutator_reset(): a decision for each choice (those that turn out not to count are dropped) into `out`,
+     * which is empty. */
     eg_status (*sample_search)(eg_mutator *self, eg_decisions *out);
+    /** For eg_mutator_export(). That it satisfies the constraints is up to the class: see eg_mutator_satisfies(). */
     eg_status (*sample_final)(eg_mutator *self, eg_decisions *out);
     eg_tensor *(*on_forward_layer_choice)(eg_mutator *self, eg_module *choice, eg_tensor *const *in, size_t n_in,
                                           eg_tensor **mask);
@@ -305,8 +316,9 @@ EG_API eg_mutator *eg_mutator_attach(const eg_mutator_class *cls, size_t size, c
 /** Unbinds and frees; lets go of the model. NULL is allowed. */
 EG_API void eg_mutator_detach(eg_mutator *mutator);
 /** Samples the decisions that the following forward passes follow (sample_search). What it computes belongs to the
- *  recording tape where there is one; else only the decisions are kept. A failure leaves those from before. EINVAL for
- *  NULL, and what sampling fails with. */
+ *  recording tape where there is one; else only the decisions are kept. Drawn again while constraints do not hold. A
+ *  failure leaves those from before. EINVAL for NULL, for what a class's own sample_search has left out or decided with
+ *  a wrong length or none or several values, and what sampling fails with. */
 EG_API eg_status eg_mutator_reset(eg_mutator *mutator);
 /** Whether layer choices that run every candidate (decided by a tensor of weights) keep nothing for backward, which
  * runs them again: a small part of the memory for about a third more time. See eg_recompute() for what to know of it.
@@ -338,13 +350,18 @@ typedef struct eg_constraint {
 #define EG_CONSTRAINTS(...)                                                                                            \
     .constraints = (const eg_constraint[]){__VA_ARGS__},                                                               \
     .n_constraints = sizeof((const eg_constraint[]){__VA_ARGS__}) / sizeof(eg_constraint)
-/** From now on samples satisfy it: uniform ones are drawn again until they do, at most 10,000 times (then EINVAL,
- * naming the constraint that failed most often); evolution rejects candidates that do not; DARTS draws 1,000
- * architectures by their probabilities when the strongest does not, and exports the most probable that does. While
- * DARTS trains, all candidates run. Who sets an architecture is not asked: eg_mutator_set_arch() and
- * eg_fixed_architecture() take any. The name is copied. EINVAL for NULL (not `payload`). */
+/** From now on samples satisfy it: those of any class's sample_search, and the uniform ones of an export, are drawn
+ * again until they do, at most 10,000 times (then EINVAL, naming the constraint that failed most often); evolution
+ * rejects candidates that do not; DARTS draws 1,000 architectures by their probabilities when the strongest does not,
+ * and exports the most probable that does. While DARTS trains, all candidates run. Who sets an architecture is not
+ * asked: eg_mutator_set_arch() and eg_fixed_architecture() take any. The name is copied. EINVAL for NULL (not
+ * `payload`). */
 EG_API eg_status eg_mutator_add_constraint(eg_mutator *mutator, const char *name, eg_constraint_fn holds,
                                            void *payload);
+
+/** Whether decisions satisfy all constraints; true where there are none, and for decisions by tensors of weights, which
+ *  are not yet an architecture. For classes that search in their own way. EINVAL for NULL. */
+EG_API eg_status eg_mutator_satisfies(eg_mutator *mutator, const eg_decisions *decisions, bool *holds);
 
 /* ---- cost: of the network that decisions stand for ---- */
 
@@ -591,6 +608,8 @@ typedef struct eg_strategy_options {
     uint64_t seed;
     const eg_constraint *constraints; /**< EG_CONSTRAINTS(); what is sampled and chosen satisfies them; copied */
     size_t n_constraints;
+    int64_t max_parameters, max_macs; /**< the same of networks, MACs of one sample; as eg_network_cost. 0 = no limit */
+    eg_shape input;                   /**< shape of a sample, for these limits; a search knows it */
 } eg_strategy_options;
 
 /** The head of every strategy struct. */

@@ -26,6 +26,9 @@
 
 /** Fails with `status` and prefixes the text that is already recorded: "prefix: cause". Keeps first/last in step. */
 eg_status eg__fail_prefix(eg_status status, const char *format, ...) EG_PRINTF(2, 3);
+/** What a function of the program's has returned; a failure that it has not recorded becomes "train_step of 'mine'
+ * failed without a message". Returns `status`. */
+eg_status eg__fail_silent(eg_status status, const char *function, const char *owner);
 /** For NULL arguments of functions that return pointers: keeps a failure already pending, else records
  *  "function: what is NULL". Always returns NULL. */
 void *eg__null(const char *where, const char *what);

@@ -124,6 +124,12 @@ eg_status eg__fail_prefix(eg_status status, const char *format, ...)
     return status;
 }
 
+eg_status eg__fail_silent(eg_status status, const char *function, const char *owner)
+{
+    bool recorded = status == EG_OK || errors.last.view.code == status;
+    return recorded ? status : eg_fail(status, "%s of '%s' failed without a message", function, owner ? owner : "?");
+}
+
 const char *eg__errno_text(int error, char text[EG__ERRNO_TEXT_SIZE])
 {
     if (strerror_r(error, text, EG__ERRNO_TEXT_SIZE) != 0)

@@ -215,5 +215,8 @@ eg_status check_choice(const char *name);
 eg_status check_precision(const char *name);
 eg_status check_memory(const char *name);
 eg_status check_memory_size(const char *text);
+eg_status check_count(const char *text);
+/** Of a text that was checked: "500k" is 500000. */
+int64_t count_of(const char *text);
 
 #endif

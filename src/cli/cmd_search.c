@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct search_args {
-    const char *space, *data, *strategy, *out, *choice, *memory, *max_memory, *precision;
+    const char *space, *data, *strategy, *out, *choice, *max_params, *max_macs, *memory, *max_memory, *precision;
     int64_t epochs, batch, subset, seed, threads, workers, channels, layers, evaluations;
     double lr, arch_lr, warmup, checkpoint_seconds;
     bool resume, json, epochs_given, space_given;
@@ -44,6 +44,10 @@ static const option_spec options[] = {
         .check = check_choice, .initial = "evolution"),
     ROW(INT, evaluations, "evaluations", "N", "candidates evaluated in the choice", .flags = OPTION_RECORDED,
         .max = 1e7, .initial = "0", .shown = "the strategy's own"),
+    ROW(TEXT, max_params, "max-params", "N", "architectures of at most N parameters only (500k, 1.5M)",
+        .flags = OPTION_RECORDED, .check = check_count, .initial = "0", .shown = "no limit"),
+    ROW(TEXT, max_macs, "max-macs", "N", "architectures of at most N multiplications (MACs) a sample only",
+        .flags = OPTION_RECORDED, .check = check_count, .initial = "0", .shown = "no limit"),
     ROW(TEXT, memory, "memory", "HOW", "normal, or low: mixed edges are run again in backward (darts)",
         .flags = OPTION_RECORDED, .check = check_memory, .initial = "normal"),
     ROW(TEXT, max_memory, "max-memory", "SIZE", "refuse what takes more (2G, 500M), or take '--memory low' for it",
@@ -84,7 +88,9 @@ static eg_search *make_search(eg_context *ctx, const search_args *a, eg_module *
                              .arch_lr = a->arch_lr,
                              .warmup = a->warmup,
                              .constraints = constraint,
-                             .n_constraints = constraint ? 1 : 0},
+                             .n_constraints = constraint ? 1 : 0,
+                             .max_parameters = count_of(a->max_params),
+                             .max_macs = count_of(a->max_macs)},
         .checkpoint_seconds = a->checkpoint_seconds, .progress = p ? progress_show : NULL, .progress_payload = p);
 }
 

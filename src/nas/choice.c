@@ -46,6 +46,11 @@ size_t eg__choice_size(const eg_module *choice)
     }
 }
 
+size_t eg_mutable_n_candidates(const eg_module *m)
+{
+    return eg__choice_size(m);
+}
+
 const char *eg__choice_name(const eg_module *choice, size_t i)
 {
     return is_layer(choice) ? eg_layer_choice_name(choice, i) : eg_input_choice_source(choice, i);
@@ -139,8 +144,8 @@ const eg_decision *eg__choice_decision(eg_module *choice)
     const char *key = eg_mutable_key(choice);
     const eg_decision *decision = eg_decisions_get(mutator->current, key);
     if (decision == NULL)
-        eg_fail(EG_EINVAL, "%s choice '%s': its %s has no decision for it (forgot eg_mutator_reset?)",
-                eg__kind_word(choice), key, mutator->cls->name);
+        eg_fail(EG_EINVAL, "%s choice '%s': mutator '%s' has no decision for it%s", eg__kind_word(choice), key,
+                mutator->cls->name, eg__decisions_size(mutator->current) == 0 ? " (forgot eg_mutator_reset?)" : "");
     return decision;
 }
 

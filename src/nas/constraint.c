@@ -53,6 +53,19 @@ bool eg__constraints_hold(eg_mutator *mutator, const eg_decisions *decisions)
     return true;
 }
 
+eg_status eg_mutator_satisfies(eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
+{
+    EG_CHECK(mutator != NULL && decisions != NULL && holds != NULL, EG_EINVAL,
+             "no mutator, decisions or place for the answer was given");
+    *holds = true;
+    for (size_t i = 0; i < eg__decisions_size(decisions); i++) {
+        if (eg_decisions_get(decisions, eg__decisions_key(decisions, i))->tensor != NULL)
+            return EG_OK; /* a mixture of all candidates, not yet an architecture */
+    }
+    *holds = eg__constraints_hold(mutator, decisions);
+    return EG_OK;
+}
+
 void eg__constraints_count_anew(eg_mutator *mutator)
 {
     for (size_t i = 0; mutator->constraints != NULL && i < mutator->constraints->n; i++)

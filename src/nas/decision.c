@@ -158,6 +158,53 @@ eg_status eg__decision_read(const eg_decision *decision, double *out)
     return status;
 }
 
+eg_status eg_decisions_choose(eg_decisions *decisions, const eg_module *choice, size_t i)
+{
+    size_t n = eg_mutable_n_candidates(choice);
+    EG_CHECK(decisions != NULL && n > 0, EG_EINVAL, "no decisions or choice was given");
+    EG_CHECK(i < n, EG_EINVAL, "'%s' has no candidate %zu, expected 0 to %zu", eg_mutable_key(choice), i, n - 1);
+    eg_decision *decision = new_decision(n);
+    if (decision != NULL) {
+        decision->is_bool = true;
+        decision->weights[i] = 1;
+    }
+    return put(decisions, eg_mutable_key(choice), decision);
+}
+
+/* ---- what a class has sampled ---- */
+
+static eg_status check_one(const char *sampler, const eg_module *choice, const eg_decision *decision)
+{
+    const char *key = eg_mutable_key(choice);
+    size_t n = eg__choice_size(choice), chosen = 0;
+    EG_CHECK(decision != NULL, EG_EINVAL, "sample_search of '%s' left out '%s'", sampler, key);
+    EG_CHECK(decision->n == n, EG_EINVAL, "sample_search of '%s': the decision for '%s' has %zu entries, expected %zu",
+             sampler, key, decision->n, n);
+    if (eg__kind_of(choice) != EG__VALUES)
+        return EG_OK;
+    EG_CHECK(decision->tensor == NULL, EG_EINVAL,
+             "sample_search of '%s': '%s' is decided by a tensor, expected one value", sampler, key);
+    for (size_t i = 0; i < n; i++)
+        chosen += decision->weights[i] != 0;
+    EG_CHECK(chosen == 1, EG_EINVAL, "sample_search of '%s': the decision for '%s' has %zu values, expected one",
+             sampler, key, chosen);
+    return EG_OK;
+}
+
+eg_status eg__decisions_check(const eg_mutator *mutator, const eg_decisions *decisions)
+{
+    const char *sampler = eg__mutator_class_with(mutator->cls, offsetof(eg_mutator_class, sample_search))->name;
+    bool *active = eg__calloc(mutator->n_mutables + 1, sizeof(*active));
+    eg_status status = active != NULL ? eg__gates_active(mutator->gates, decisions, active) : EG_ENOMEM;
+    for (size_t i = 0; i < mutator->n_mutables && status == EG_OK; i++) {
+        const eg_module *choice = mutator->mutables[i];
+        if (active[i])
+            status = check_one(sampler, choice, eg_decisions_get(decisions, eg_mutable_key(choice)));
+    }
+    free(active);
+    return status;
+}
+
 /* ---- layer choices that nobody looks at ---- */
 
 /* Whether some input choice names `key` as a source, and whether one of them has chosen it. */

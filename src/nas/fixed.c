@@ -7,6 +7,7 @@
 #include "nas/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* In every slot of `parent` that holds `old`, a choice or a candidate of one, `fresh` (or nothing) takes its place. */
 typedef struct change {
@@ -254,15 +255,33 @@ static void log_change(const plan *p, const change *c)
                eg_mutable_key(c->old), c->fresh->name != NULL ? c->fresh->name : c->fresh->cls->name);
 }
 
-static void log_values(const plan *p, const closing *c)
+/* The fields of modules that run which this key opens. */
+static size_t count_fields(const plan *p, const char *key)
 {
-    for (size_t i = 0; i < c->module->n_slots; i++) {
-        const eg_field *field = eg__open_slot(c->module, i);
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_closings; i++) {
+        const eg_module *m = p->closings[i].module;
+        for (size_t k = 0; k < m->n_slots; k++)
+            n += eg__open_slot(m, k) != NULL && strcmp(eg_mutable_key(*eg__slot_child(&m->slots[k])), key) == 0;
+    }
+    return n;
+}
+
+/* One line a key. */
+static void log_values(const plan *p)
+{
+    for (size_t i = 0; i < p->mutables.n_unique; i++) {
+        const eg_module *choice = p->mutables.unique[i];
+        const char *key = eg_mutable_key(choice);
+        size_t chosen = 0, n = eg_value_choice_size(choice) > 0 ? count_fields(p, key) : 0;
         char text[EG__NUMBER_TEXT_SIZE];
-        if (field != NULL)
-            eg_log(p->model->ctx, EG_LOG_INFO, "setting '%s' of a %s (key '%s') to %s", field->name,
-                   c->module->cls->name, eg_mutable_key(*eg__slot_child(&c->module->slots[i])),
-                   eg__value_text(c->narrowed.values[i], text));
+        if (n == 0)
+            continue;
+        const eg_decision *decision = eg_decisions_get(p->all, key);
+        while (decision->weights[chosen] == 0)
+            chosen++;
+        eg_log(choice->ctx, EG_LOG_INFO, "'%s' is %s (in %zu field%s)", key,
+               eg__value_text(eg_value_choice_at(choice, chosen), text), n, n == 1 ? "" : "s");
     }
 }
 
@@ -285,10 +304,10 @@ static void commit(plan *p, eg_module *model, const eg_fixed_options *options)
             log_change(p, &p->changes[i]);
         make_change(&p->changes[i]);
     }
+    if (!options->quiet)
+        log_values(p);
     for (size_t i = 0; i < p->n_closings; i++) {
         closing *c = &p->closings[i];
-        if (!options->quiet)
-            log_values(p, c);
         eg__open_close(c->module, &c->narrowed);
         if (eg_is_a(c->module, &eg_repeat_class))
             eg__repeat_cut(c->module);

@@ -129,6 +129,9 @@ void eg__mutator_follow(eg_mutator *mutator, eg_decisions *decisions);
 /** Turns off the layer choices that are named as a source of input choices and chosen by none of them: nobody would
  *  look at their outputs. Masks only. Drops what is inactive then. */
 eg_status eg__decisions_drop_unused(const eg_mutator *mutator, eg_decisions *decisions);
+/** EINVAL unless each active choice has a decision of its size, each value choice one value: the message blames the
+ *  class that has sampled them. */
+eg_status eg__decisions_check(const eg_mutator *mutator, const eg_decisions *decisions);
 /** Drops the decisions of choices that are not active. */
 eg_status eg__decisions_drop_inactive(const eg_mutator *mutator, eg_decisions *decisions);
 
@@ -175,6 +178,12 @@ void eg__constraints_count_anew(eg_mutator *mutator);
 enum { EG__MAX_DRAWS = 10000 };
 /** EINVAL after so many draws: names the constraint that failed most often. */
 eg_status eg__constraints_fail(const eg_mutator *mutator, size_t draws);
+
+/* ---- limits of parameters and MACs (budget.c) ---- */
+
+eg_status eg__budget_check(const eg_strategy_options *options);
+/** Makes those of the strategy's options constraints of its mutator. */
+eg_status eg__budget_add(eg_strategy *self);
 
 /* ---- strategies ---- */
 

@@ -151,13 +151,43 @@ eg_status eg__mutator_sample(eg_mutator *mutator, eg_status (*sample)(eg_mutator
     return status;
 }
 
+/* One sample of a class's own, as constraints see it. */
+static eg_status draw(eg_mutator *self, eg_decisions *out, bool *allowed)
+{
+    eg_decisions *drawn = eg_decisions_new();
+    eg_status status = drawn != NULL ? EG__MUTATOR_FN(self, sample_search)(self, drawn) : EG_ENOMEM;
+    eg__fail_silent(status, "sample_search", self->cls->name);
+    if (status == EG_OK)
+        status = eg__decisions_drop_inactive(self, drawn);
+    if (status == EG_OK)
+        status = eg__decisions_check(self, drawn);
+    if (status == EG_OK)
+        status = eg_mutator_satisfies(self, drawn, allowed);
+    if (status == EG_OK)
+        eg__decisions_swap(out, drawn);
+    eg_decisions_free(drawn);
+    return status;
+}
+
+/* What the base class gives was decided by somebody else, who is not asked. */
+static eg_status draw_allowed(eg_mutator *self, eg_decisions *out)
+{
+    if (EG__MUTATOR_FN(self, sample_search) == eg_mutator_base_class.sample_search)
+        return eg_mutator_base_class.sample_search(self, out);
+    bool allowed = false;
+    eg__constraints_count_anew(self);
+    for (size_t i = 0; i < EG__MAX_DRAWS && !allowed; i++)
+        EG_TRY(draw(self, out, &allowed));
+    return allowed ? EG_OK : eg__constraints_fail(self, EG__MAX_DRAWS);
+}
+
 eg_status eg_mutator_reset(eg_mutator *mutator)
 {
     EG_CHECK(mutator != NULL, EG_EINVAL, "no mutator was given");
     eg_decisions *decisions = eg_decisions_new();
     if (decisions == NULL)
         return EG_ENOMEM;
-    eg_status status = eg__mutator_sample(mutator, EG__MUTATOR_FN(mutator, sample_search), decisions);
+    eg_status status = eg__mutator_sample(mutator, draw_allowed, decisions);
     if (status == EG_OK)
         eg__mutator_follow(mutator, decisions);
     else

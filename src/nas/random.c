@@ -52,7 +52,12 @@ eg_status eg__sample_uniform(eg_mutator *mutator, eg_rng *rng, eg__express_fn ex
     return eg__constraints_fail(mutator, EG__MAX_DRAWS);
 }
 
-static eg_status sample(eg_mutator *self, eg_decisions *out)
+static eg_status sample_search(eg_mutator *self, eg_decisions *out)
+{
+    return eg__sample_genes(self, eg_context_rng(self->ctx), out);
+}
+
+static eg_status sample_final(eg_mutator *self, eg_decisions *out)
 {
     return eg__sample_uniform(self, eg_context_rng(self->ctx), eg__decisions_drop_inactive, out);
 }
@@ -60,8 +65,8 @@ static eg_status sample(eg_mutator *self, eg_decisions *out)
 const eg_mutator_class eg_random_mutator_class = {.struct_size = sizeof(eg_mutator_class),
                                                   .name = "RandomMutator",
                                                   .instance_size = sizeof(eg_random_mutator),
-                                                  .sample_search = sample,
-                                                  .sample_final = sample};
+                                                  .sample_search = sample_search,
+                                                  .sample_final = sample_final};
 
 eg_mutator *eg_random_mutator_new(eg_module *model)
 {

@@ -21,6 +21,7 @@ static eg_status fill_options(eg_strategy_options *own, const eg_strategy_option
              "arch_weight_decay is %g, expected 0 (1e-3) or more", own->arch_weight_decay);
     EG_CHECK(own->warmup >= 0 && own->warmup <= 1, EG_EINVAL, "warmup is %g, expected 0 to 1", own->warmup);
     EG_CHECK(own->constraints != NULL || own->n_constraints == 0, EG_EINVAL, "there are constraints, but no list");
+    EG_TRY(eg__budget_check(own));
     EG_CHECK(!isnan(own->grad_clip), EG_EINVAL, "grad_clip is not a number");
     if (own->grad_clip == 0)
         own->grad_clip = GRAD_CLIP;
@@ -50,7 +51,7 @@ static eg_status add_constraints(eg_strategy *self)
     }
     o->constraints = NULL;
     o->n_constraints = 0;
-    return EG_OK;
+    return eg__budget_add(self);
 }
 
 eg_strategy *eg_strategy_new(const eg_strategy_class *cls, eg_module *model, eg_optimizer *optimizer,

@@ -116,19 +116,26 @@ void eg__repeat_cut(eg_module *m)
     repeat->depth = -1;
 }
 
+static eg_status check_depth(const eg_module *m)
+{
+    size_t n = eg__repeat_size(m);
+    long long depth = (long long)((const eg_repeat *)m)->depth;
+    EG_CHECK(depth <= (long long)n, EG_EINVAL, "Repeat: 'depth' is %lld, but there are %zu modules", depth, n);
+    return EG_OK;
+}
+
+/* One without modules is to be filled by eg_append(). */
 static eg_status repeat_build(eg_module *self)
 {
-    const eg_repeat *repeat = (const eg_repeat *)self;
-    size_t n = eg__repeat_size(self);
-    EG_CHECK(repeat->depth <= (int64_t)n, EG_EINVAL, "Repeat: 'depth' is %lld, but there are %zu modules",
-             (long long)repeat->depth, n);
-    return EG_OK;
+    return eg__repeat_size(self) > 0 ? check_depth(self) : EG_OK;
 }
 
 static eg_tensor *repeat_forward(eg_module *self, eg_tensor *const *in, size_t n_in)
 {
     (void)n_in;
     int64_t depth = ((const eg_repeat *)self)->depth;
+    if (check_depth(self) != EG_OK)
+        return NULL;
     return run_until(self, in[0], depth < 0 ? self->n_slots : eg__child_slot(self, (size_t)depth));
 }
 
@@ -144,16 +151,17 @@ EG_NAMED_CLASS(eg_module_list, "ModuleList",
 
 eg_status eg_append(eg_module *container, eg_module *child)
 {
-    if (!eg_is_a(container, &eg_sequential_class) && !eg_is_a(container, &eg_module_list_class)) {
+    if (!eg_is_a(container, &eg_sequential_class) && !eg_is_a(container, &eg_repeat_class) &&
+        !eg_is_a(container, &eg_module_list_class)) {
         if (container == NULL)
             eg__null(__func__, "container");
         else
-            eg_fail(EG_EINVAL, "module is a %s, expected a Sequential or ModuleList", container->cls->name);
+            eg_fail(EG_EINVAL, "module is a %s, expected a Sequential, Repeat or ModuleList", container->cls->name);
         eg_module_release(child);
         return eg_error_last()->code;
     }
     char name[24];
-    size_t number = eg_module_n_children(container);
+    size_t number = eg__repeat_size(container); /* what opens a field is not counted */
     int length;
     do {
         length = snprintf(name, sizeof(name), "%zu", number++);

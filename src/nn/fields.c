@@ -197,7 +197,7 @@ eg_status eg__fields_init(eg_module *m)
         if (eg__open_take(m, field, &status))
             continue;
         fill_default(m, field);
-        status = eg__field_check(m, field);
+        status = eg__open_check(m, field);
     }
     return status;
 }

@@ -141,6 +141,8 @@ eg_status eg__open_read(eg_module *prototype, const eg_field *field, const json_
 eg_status eg__open_lend(eg_module *prototype, const eg_module *m);
 /** Whether two modules of one class have the same open fields. */
 bool eg__open_equal(const eg_module *a, const eg_module *b);
+/** eg__field_check(), which says what to do instead where a number out of range looks like one made from a handle. */
+eg_status eg__open_check(eg_module *m, const eg_field *field);
 /** The module that decides the field; NULL when it is not open. */
 eg_module *eg__open_field(const eg_module *m, const char *field);
 /** The field that child slot i opens; NULL when it opens none. */

@@ -17,12 +17,20 @@
 
 /* ---- handles ---- */
 
-/* 2^52 + number: 0 for what could not be made. */
+/* 2^52 + 2^20 * number + its check bits; number 0 for what could not be made. So no sum, multiple or fraction of
+ * handles is another one. */
 #define HANDLE ((int64_t)EG__OPEN_LIMIT)
+enum { CHECK_BITS = 20 };
 
 bool eg__open_is_handle(double number)
 {
     return number >= EG__OPEN_LIMIT && number < 2 * EG__OPEN_LIMIT;
+}
+
+static int64_t handle_of(size_t number)
+{
+    uint64_t hash = (uint64_t)number * 0x9e3779b97f4a7c15U;
+    return HANDLE + ((int64_t)number << CHECK_BITS) + (int64_t)(hash >> (64 - CHECK_BITS));
 }
 
 int64_t eg__open_handle(eg_context *ctx, eg_module *value)
@@ -34,14 +42,15 @@ int64_t eg__open_handle(eg_context *ctx, eg_module *value)
         return HANDLE;
     }
     state->open_values[state->n_open_values++] = value;
-    return HANDLE + (int64_t)state->n_open_values;
+    return handle_of(state->n_open_values);
 }
 
 static eg_module *value_of_handle(eg_context *ctx, int64_t handle)
 {
     const eg__nn_state *state = eg__nn_state_of(ctx);
-    int64_t i = handle - HANDLE - 1;
-    return state != NULL && i >= 0 && i < (int64_t)state->n_open_values ? state->open_values[i] : NULL;
+    size_t number = (size_t)((handle - HANDLE) >> CHECK_BITS);
+    bool live = state != NULL && number >= 1 && number <= state->n_open_values && handle == handle_of(number);
+    return live ? state->open_values[number - 1] : NULL;
 }
 
 /* 0 when the field is not open, or by a copy, which no handle means. */
@@ -51,7 +60,7 @@ static int64_t handle_of_field(const eg_module *m, const char *field)
     const eg__nn_state *state = value != NULL ? eg__nn_state_of(value->ctx) : NULL;
     for (size_t i = 0; state != NULL && i < state->n_open_values; i++) {
         if (state->open_values[i] == value)
-            return HANDLE + 1 + (int64_t)i;
+            return handle_of(i + 1);
     }
     return 0;
 }
@@ -170,6 +179,14 @@ static eg_status open_field(eg_module *m, const eg_field *field, eg_module *valu
     return value->name != NULL ? EG_OK : EG_ENOMEM;
 }
 
+static eg_status fail_no_handle(const eg_module *m, const eg_field *field)
+{
+    return eg_fail(EG_EINVAL,
+                   "%s: '%s' is no live value choice: numbers made from one by arithmetic are none; give a second "
+                   "eg_value_choice() with the same key",
+                   m->cls->name, field->name);
+}
+
 bool eg__open_take(eg_module *m, const eg_field *field, eg_status *status)
 {
     double number = eg__field_is_number(field) ? eg__field_number(m, field) : 0;
@@ -181,8 +198,47 @@ bool eg__open_take(eg_module *m, const eg_field *field, eg_status *status)
     } else if ((int64_t)number == HANDLE) {
         eg__null(m->cls->name, field->name);
         *status = eg_error_last()->code;
+    } else {
+        *status = fail_no_handle(m, field);
     }
-    return value != NULL || *status != EG_OK;
+    return true;
+}
+
+/* Far from all sizes that there are; what is made from a handle by small numbers is among them. */
+static bool is_near_handle(double number)
+{
+    return fabs(number) >= (double)HANDLE / 256 && fabs(number) <= (double)HANDLE * 64;
+}
+
+/* EG_HW() makes the largest size of what is beyond it. */
+static bool is_cut(eg_hw value)
+{
+    int64_t largest = 3 * EG_HW_BIAS_ - 1;
+    return value >= EG_HW_PAIR_ && (eg_hw_h(value) == largest || eg_hw_w(value) == largest);
+}
+
+static bool holds_handle(const eg_module *m, const eg_field *field)
+{
+    const void *place = (const char *)m + field->offset;
+    bool inside = field->type == EG_FIELD_HW && is_cut(*(const eg_hw *)place);
+    for (int d = 0; field->type == EG_FIELD_SHAPE && d < EG_MAX_DIMS; d++)
+        inside = inside || is_near_handle((double)((const eg_shape *)place)->dims[d]);
+    return inside;
+}
+
+eg_status eg__open_check(eg_module *m, const eg_field *field)
+{
+    EG_CHECK(!holds_handle(m, field), EG_EINVAL,
+             "%s: '%s' has a size out of range: a value choice stands for a whole field, not for a part of %s",
+             m->cls->name, field->name, field->type == EG_FIELD_HW ? "EG_HW()" : "EG_SHAPE()");
+    if (!eg__field_is_number(field) || !is_near_handle(eg__field_number(m, field)))
+        return eg__field_check(m, field);
+    eg__error_mark mark;
+    eg__error_save(&mark);
+    if (eg__field_check(m, field) == EG_OK)
+        return EG_OK;
+    eg__error_restore(&mark);
+    return fail_no_handle(m, field);
 }
 
 /* ---- of files, and of other contexts ---- */

@@ -19,6 +19,9 @@
         }                                                                                                              \
     } while (0)
 
+/* What a function of the program's returns, in its name where it says nothing. */
+#define OWN(t, function, status) eg__fail_silent(status, #function, (t)->cls->name)
+
 static void tell(const eg_trainer *t, const char *phase, int64_t epoch, size_t done, size_t total,
                  const eg_meter_group *meters)
 {
@@ -33,8 +36,12 @@ static void tell(const eg_trainer *t, const char *phase, int64_t epoch, size_t d
 static eg_tensor *loss_of(const eg_trainer *t, eg_tensor *output, eg_tensor *target)
 {
     const eg_trainer_options *o = &t->options;
-    if (o->loss)
-        return o->loss(o->payload, output, target);
+    if (o->loss) {
+        eg_tensor *loss = o->loss(o->payload, output, target);
+        if (!loss && eg_error_last()->code == EG_OK)
+            eg_fail(EG_EINVAL, "loss of '%s' gave NULL without a message", t->cls->name ? t->cls->name : "?");
+        return loss;
+    }
     return eg_f_cross_entropy(output, target, .label_smoothing = o->label_smoothing);
 }
 
@@ -44,7 +51,7 @@ static eg_status measure(const eg_trainer *t, const eg_tensor *output, const eg_
 {
     const eg_trainer_options *o = &t->options;
     if (o->metrics) {
-        EG_TRY(o->metrics(o->payload, output, data->y, meters));
+        EG_TRY(OWN(t, metrics, o->metrics(o->payload, output, data->y, meters)));
     } else {
         double accuracy = eg_accuracy(output, data->y);
         if (isnan(accuracy))
@@ -110,7 +117,7 @@ static eg_status own_step(eg_trainer *t)
     eg_tape *scope = eg_tape_begin(t->options.ctx, EG_NO_GRAD);
     eg_status status = scope ? eg_loader_next(t->train, &data) : EG_ENOMEM;
     if (status == EG_OK)
-        status = t->cls->train_step(t, &data);
+        status = OWN(t, train_step, t->cls->train_step(t, &data));
     eg_tape_end(scope);
     return status;
 }
@@ -120,7 +127,7 @@ static eg_status own_step_once(eg_trainer *t, const eg_batch *data)
 {
     eg_meter_group *meters = t->meters;
     t->meters = eg_meter_group_new();
-    eg_status status = t->meters ? t->cls->train_step(t, data) : EG_ENOMEM;
+    eg_status status = t->meters ? OWN(t, train_step, t->cls->train_step(t, data)) : EG_ENOMEM;
     eg_meter_group_free(t->meters);
     t->meters = meters;
     return status;
@@ -245,7 +252,7 @@ static eg_status validate_epoch(eg_trainer *t, int64_t epoch)
 {
     eg_meter_group_reset(t->validation_meters);
     if (t->cls->validate_one_epoch)
-        return t->cls->validate_one_epoch(t, epoch);
+        return OWN(t, validate_one_epoch, t->cls->validate_one_epoch(t, epoch));
     return eg__run_over(t->options.model, t->validation, validate_batch, &(validation){.trainer = t, .epoch = epoch});
 }
 
@@ -296,7 +303,7 @@ static eg_status own_epoch(eg_trainer *t)
 {
     size_t total = eg_loader_size(t->train);
     if (t->position.batch < total)
-        EG_TRY(t->cls->train_one_epoch(t, t->position.epoch));
+        EG_TRY(OWN(t, train_one_epoch, t->cls->train_one_epoch(t, t->position.epoch)));
     t->position.batch = total;
     return EG_OK;
 }

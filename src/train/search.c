@@ -140,6 +140,8 @@ static eg_status make_strategy(eg_search *s)
     o->strategy_options.struct_size = sizeof o->strategy_options;
     if (o->strategy_options.seed == 0)
         o->strategy_options.seed = o->seed;
+    if (o->strategy_options.input.ndim == 0)
+        o->strategy_options.input = eg_dataset_shape(o->train);
     s->strategy = eg_strategy_new(s->cls, o->model, s->optimizer, &s->host, &o->strategy_options);
     if (!s->strategy)
         return eg_error_last()->code;

@@ -12,15 +12,17 @@ eg_status eg__search_settings(eg_search *s)
     const eg_search_options *o = &s->options;
     const eg_strategy_options *own = &s->strategy->options;
     s->settings = json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:i, s:s, s:s, s:s}", "kind",
-        "search", "strategy", s->cls->name, "epochs", (json_int_t)o->epochs, "batch_size", (json_int_t)o->batch_size,
-        "samples", (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed), "strategy_seed",
-        eg__json_u64(own->seed), "lr", o->lr, "transforms", eg__transforms_json(o->transforms, o->n_transforms),
-        "evaluations", (json_int_t)own->evaluations, "population", (json_int_t)own->population, "choice",
-        own->choice ? own->choice : "", "arch_lr", own->arch_lr, "arch_weight_decay", own->arch_weight_decay, "warmup",
-        own->warmup, "grad_clip", own->grad_clip, "threads", eg_context_threads(o->ctx), "backend",
-        eg__context_backend(o->ctx), "precision", eg_dtype_name(eg_context_precision(o->ctx)), "memory",
-        o->memory == EG_MEMORY_LOW ? "low" : "normal");
+        "{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:i, s:s, s:s, s:s, s:I, "
+        "s:I}",
+        "kind", "search", "strategy", s->cls->name, "epochs", (json_int_t)o->epochs, "batch_size",
+        (json_int_t)o->batch_size, "samples", (json_int_t)eg_dataset_size(o->train), "seed", eg__json_u64(o->seed),
+        "strategy_seed", eg__json_u64(own->seed), "lr", o->lr, "transforms",
+        eg__transforms_json(o->transforms, o->n_transforms), "evaluations", (json_int_t)own->evaluations, "population",
+        (json_int_t)own->population, "choice", own->choice ? own->choice : "", "arch_lr", own->arch_lr,
+        "arch_weight_decay", own->arch_weight_decay, "warmup", own->warmup, "grad_clip", own->grad_clip, "threads",
+        eg_context_threads(o->ctx), "backend", eg__context_backend(o->ctx), "precision",
+        eg_dtype_name(eg_context_precision(o->ctx)), "memory", o->memory == EG_MEMORY_LOW ? "low" : "normal",
+        "max_parameters", (json_int_t)own->max_parameters, "max_macs", (json_int_t)own->max_macs);
     return s->settings ? EG_OK : eg_fail(EG_ENOMEM, "no memory for the settings of a search");
 }
 

@@ -115,7 +115,7 @@ static eg_status build(eg_trainer *t)
         eg_callback *callback = t->callbacks[i];
         callback->trainer = t;
         if (callback->cls->build)
-            EG_TRY(callback->cls->build(callback, t));
+            EG_TRY(eg__fail_silent(callback->cls->build(callback, t), "build", callback->cls->name));
     }
     EG_TRY(make_run(t, run));
     t->saved_at = eg__now();

@@ -283,7 +283,7 @@ static void each_value_is_logged(void **state)
     eg_module *net = eg_linear(ctx, 2, eg_value_choice(ctx, EG_VALUES(3, 5), .key = "w"));
     eg_arch *arch = parse_arch("{\"w\": 3}");
     assert_ok(eg_apply_arch(net, arch));
-    assert_string_equal(record.last, "setting 'out_features' of a Linear (key 'w') to 3");
+    assert_string_equal(record.last, "'w' is 3 (in 1 field)");
     eg_arch_free(arch);
     eg_module_release(net);
     eg_context_free(ctx);

@@ -41,6 +41,34 @@ static void a_constant_depth(void **state)
                    EG_EINVAL, "'depth' is 2, but there are 1 modules");
 }
 
+/* Filled in a loop: the names are those of EG_MODULES(), also beside the child that opens the depth. */
+static void modules_are_appended(void **state)
+{
+    eg_context *ctx = *state;
+    eg_module *net = eg_repeat(ctx, .depth = eg_value_choice(ctx, EG_VALUES(0, 2, 3), .key = "depth"));
+    assert_made(net);
+    assert_ok(eg_append(net, make_gain(ctx, 2)));
+    assert_ok(eg_append(net, make_gain(ctx, 3)));
+    eg_mutator *mutator = eg_mutator_attach(&eg_mutator_base_class, 0, NULL, net);
+    static const double expected[] = {1, 6};
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(eg_decisions_choose(mutator->current, mutator->mutables[0], i));
+        assert_close(run_on_one(net), expected[i], 0);
+    }
+    assert_ok(eg_decisions_choose(mutator->current, mutator->mutables[0], 2));
+    assert_refused(eg_call(net, eg_ones(ctx, EG_SHAPE(1))), EG_EINVAL, "'depth' is 3, but there are 2 modules");
+    assert_ok(eg_append(net, make_gain(ctx, 5)));
+    assert_close(run_on_one(net), 30, 0);
+    assert_non_null(eg_module_find(net, "0"));
+    assert_non_null(eg_module_find(net, "2"));
+    eg_mutator_detach(mutator);
+    eg_module_release(net);
+    net = eg_repeat(ctx);
+    assert_ok(eg_append(net, make_gain(ctx, 2)));
+    assert_close(run_on_one(net), 2, 0);
+    eg_module_release(net);
+}
+
 /* A norm and its ReLU are run as one, unless the depth parts them. */
 static void the_depth_parts_what_is_fused(void **state)
 {
@@ -178,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_constant_depth, setup, teardown),
+        cmocka_unit_test_setup_teardown(modules_are_appended, setup, teardown),
         cmocka_unit_test_setup_teardown(the_depth_parts_what_is_fused, setup, teardown),
         cmocka_unit_test_setup_teardown(an_open_depth, setup, teardown),
         cmocka_unit_test_setup_teardown(samples_decide_what_runs, setup, teardown),

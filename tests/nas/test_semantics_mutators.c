@@ -447,7 +447,7 @@ static const row rows[] = {
     {"2", "a mask too long", SAME, follow, "sum 1000", "!'k': the decision has 4 entries, expected 3"},
     {"2", "weights too short", SAME, follow, "sum .5 .5", "!'k': the decision has 2 entries, expected 3"},
     {"2", "an unknown reduction, when the choice is made", BETTER, reductions, "", "!reduction"},
-    {"2", "forward before reset", SAME, no_decision, "", "!its RandomMutator has no decision for it (forgot"},
+    {"2", "forward before reset", SAME, no_decision, "", "!mutator 'RandomMutator' has no decision for it (forgot"},
     {"1.7", "forward after reset", SAME, no_decision, "after reset", "ran"},
     {"1.7", "status before reset", SAME, no_decision, "status", "{}"},
     {"1.7", "export samples anew and leaves what is in force", SAME, export_of, "two", "{\"k\":\"b\"}1 1"},

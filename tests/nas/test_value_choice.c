@@ -74,10 +74,11 @@ static void bad_values_are_refused(void **state)
     REFUSED("Conv2d: 'out_channels' is 0, expected 1 to", EG_VALUES(4, 0), .key = "w");
     REFUSED("Conv2d: 'out_channels' is 4.5, expected a whole number", EG_VALUES(4, 4.5), .key = "w");
     REFUSED("'w' is 5, expected 4 or 8", EG_VALUES(4, 8), .key = "w", .fixed = "5");
-    /* what is no handle is a number out of range */
-    assert_refused(eg_conv2d(ctx, 3, ((int64_t)1 << 52) + 99, 3), EG_EINVAL, "'out_channels' is 4503599627370595");
     int64_t k = eg_value_choice(ctx, EG_VALUES(3, 5), .key = "k");
-    assert_refused(eg_conv2d(ctx, 3, 4, EG_HW(k, 3)), EG_EINVAL, "'kernel_size' is (");
+    assert_refused(eg_conv2d(ctx, 3, 4, EG_HW(k, 3)), EG_EINVAL,
+                   "'kernel_size' has a size out of range: a value choice");
+    assert_refused(eg_layer_norm(ctx, EG_SHAPE(2, k)), EG_EINVAL,
+                   "stands for a whole field, not for a part of EG_SHAPE()");
     assert_refused(eg_batch_norm2d(ctx, 4, .eps = (double)eg_value_choice(ctx, EG_VALUES(0, 0.5))), EG_EINVAL,
                    "'eps' cannot be 0, which stands for its default");
     REFUSED("value choice 'w': value 1 is 1e+300, expected less than 2^52", EG_VALUES(8, 1e300), .key = "w");
@@ -94,6 +95,30 @@ static void bad_values_are_refused(void **state)
     assert_refused(eg_random_mutator_new(net), EG_EINVAL, "key 'k' is that of a ValueChoice");
     assert_refused(eg_darts_mutator_new(eg_module_child_at(net, 0, NULL)), EG_EINVAL, "'k' is a value choice");
     eg_module_release(net);
+}
+
+/* What arithmetic makes of a handle is none of the others. */
+static void arithmetic_makes_no_handle(void **state)
+{
+    eg_context *ctx = *state;
+    int64_t handles[64];
+    for (int i = 0; i < 64; i++)
+        handles[i] = eg_value_choice(ctx, EG_VALUES(4, 8));
+    for (int i = 0; i < 64; i++) {
+        int64_t h = handles[i], other = handles[(i + 7) % 64];
+        const int64_t made[] = {h + 1,     h - 1, h + 2,           h + 16, 2 * h, h / 2, 3 * h,
+                                4 * h,     h / 4, (h + other) / 2, -h,     6 * h, h + h, h + (other - h) / 2,
+                                h + other, h ^ 64};
+        for (size_t k = 0; k < sizeof(made) / sizeof(*made); k++)
+            assert_refused(
+                eg_linear(ctx, made[k], 3), EG_EINVAL,
+                "Linear: 'in_features' is no live value choice: numbers made from one by arithmetic are none; "
+                "give a second eg_value_choice() with the same key");
+        assert_refused(eg_dropout(ctx, 0.5 * (double)h), EG_EINVAL, "'p' is no live value choice");
+        eg_module *fine = eg_linear(ctx, h, other);
+        assert_made(fine);
+        eg_module_release(fine);
+    }
 }
 
 static void looking_at_one(void **state)
@@ -120,7 +145,8 @@ static void somebody_has_to_decide(void **state)
         eg_sequential(ctx, EG_MODULES(eg_linear(ctx, 2, eg_value_choice(ctx, EG_VALUES(3, 1), .key = "w"))));
     assert_refused(run(net, EG_SHAPE(1, 2)), EG_EINVAL, "value choice 'w' has no mutator");
     eg_mutator *mutator = attach(net);
-    assert_refused(run(net, EG_SHAPE(1, 2)), EG_EINVAL, "value choice 'w': its RandomMutator has no decision for it");
+    assert_refused(run(net, EG_SHAPE(1, 2)), EG_EINVAL,
+                   "value choice 'w': mutator 'RandomMutator' has no decision for it");
     decide(mutator, "{\"w\": 1}");
     assert_int_equal(eg_tensor_size(run(net, EG_SHAPE(1, 2)), 1), 1);
     decide(mutator, "{\"w\": 3.0}");
@@ -277,6 +303,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(fields_take_handles, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_values_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(arithmetic_makes_no_handle, setup, teardown),
         cmocka_unit_test_setup_teardown(looking_at_one, setup, teardown),
         cmocka_unit_test_setup_teardown(somebody_has_to_decide, setup, teardown),
         cmocka_unit_test(fixed_networks_give_the_same_fast),

@@ -99,7 +99,7 @@ static const char *const rows[] = {
     " 'bn_momentum': 0.5, 'no_bn_track_running_stats': true, 'drop_path': 0.5}",
     "{'class': 'ReductionBlock', 'channels': 4}",
     "{'class': 'Zero', 'channels': 4, 'stride': 2}",
-    "{'class': 'ZeroLayer'}",
+    "{'class': 'NoBranch'}",
     "{'class': 'Residual', 'named': {'conv': {'class': 'ReLU'}}, 'drop_path': 0.5}",
     "{'class': 'ShuffleNetBlock', 'in_channels': 4, 'out_channels': 8, 'kernel_size': 5, 'stride': 2,"
     " 'xception': true, 'drop_path': 0.5}",

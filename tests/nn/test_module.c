@@ -371,7 +371,7 @@ static void modules_cannot_contain_themselves(void **state)
     assert_message("cannot contain itself");
     alone = eg_relu(ctx);
     assert_int_equal(eg_append(alone, alone), EG_EINVAL);
-    assert_message("module is a ReLU, expected a Sequential or ModuleList");
+    assert_message("module is a ReLU, expected a Sequential, Repeat or ModuleList");
 }
 
 static void remove_child_takes_the_slot_away(void **state)

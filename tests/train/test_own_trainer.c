@@ -114,6 +114,76 @@ static void test_checkpoints_hold_what_it_learns(void **state)
     temporary_remove(directory);
 }
 
+/* ---- functions that fail and do not say why ---- */
+
+static eg_status silent_step(eg_trainer *self, const eg_batch *batch)
+{
+    (void)self, (void)batch;
+    return EG_EUNSUPPORTED;
+}
+
+static eg_status silent_validation(eg_trainer *self, int64_t epoch)
+{
+    (void)self, (void)epoch;
+    return EG_EDTYPE;
+}
+
+static eg_tensor *silent_loss(void *payload, eg_tensor *output, eg_tensor *target)
+{
+    (void)payload, (void)output, (void)target;
+    return NULL;
+}
+
+static eg_status silent_metrics(void *payload, const eg_tensor *output, const eg_tensor *target, eg_meter_group *meters)
+{
+    (void)payload, (void)output, (void)target, (void)meters;
+    return EG_EIO;
+}
+
+static eg_status silent_begin(eg_callback *self, int64_t epoch)
+{
+    (void)self, (void)epoch;
+    return EG_ESHAPE;
+}
+
+static const eg_callback_class silent_callback = {
+    .struct_size = sizeof(eg_callback_class), .name = "mute", .on_epoch_begin = silent_begin};
+
+static void test_silent_failures_are_named(void **state)
+{
+    (void)state;
+    static const eg_trainer_class step = {
+        .struct_size = sizeof(eg_trainer_class), .name = "mine", .train_step = silent_step};
+    static const eg_trainer_class validation = {
+        .struct_size = sizeof(eg_trainer_class), .name = "mine", .validate_one_epoch = silent_validation};
+    const struct {
+        const eg_trainer_class *cls;
+        bool loss, metrics, callback;
+        eg_status status;
+        const char *message;
+    } rows[] = {{&step, false, false, false, EG_EUNSUPPORTED, "train_step of 'mine' failed without a message"},
+                {&validation, false, false, false, EG_EDTYPE, "validate_one_epoch of 'mine' failed without a message"},
+                {NULL, true, false, false, EG_EINVAL, "loss of 'trainer' gave NULL without a message"},
+                {NULL, false, true, false, EG_EIO, "metrics of 'trainer' failed without a message"},
+                {NULL, false, false, true, EG_ESHAPE, "callback 'mute': "}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        eg_context *ctx = eg_context_new(.seed = 3, .threads = 1);
+        eg_dataset *data = toy_data(ctx, SAMPLES, 1);
+        eg_module *model = toy_model(ctx);
+        eg_callback *callback = rows[i].callback ? eg_callback_new(&silent_callback, NULL) : NULL;
+        eg_trainer *trainer = eg_trainer_new(ctx, model, data, .epochs = 1, .batch_size = BATCH, .cls = rows[i].cls,
+                                             .loss = rows[i].loss ? silent_loss : NULL,
+                                             .metrics = rows[i].metrics ? silent_metrics : NULL, .callbacks = &callback,
+                                             .n_callbacks = callback ? 1 : 0);
+        assert_made(trainer);
+        assert_fails(eg_trainer_train(trainer), rows[i].status, rows[i].message);
+        eg_trainer_free(trainer);
+        eg_module_release(model);
+        eg_dataset_release(data);
+        eg_context_free(ctx);
+    }
+}
+
 /* ---- by epochs: loops of its own ---- */
 
 static int batches_begun, batches_ended;
@@ -298,6 +368,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_are_those_built_in),
         cmocka_unit_test(test_checkpoints_hold_what_it_learns),
+        cmocka_unit_test(test_silent_failures_are_named),
         cmocka_unit_test(test_loops),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_refusals),

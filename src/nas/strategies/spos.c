@@ -13,6 +13,12 @@ static const double MUTATION = 0.1;
 /* A path: a layer that no input choice has chosen is not run. */
 static eg_status sample_path(eg_mutator *self, eg_decisions *out)
 {
+    EG_TRY(eg__sample_genes(self, eg_context_rng(self->ctx), out));
+    return eg__decisions_drop_unused(self, out);
+}
+
+static eg_status sample_final(eg_mutator *self, eg_decisions *out)
+{
     return eg__sample_uniform(self, eg_context_rng(self->ctx), eg__decisions_drop_unused, out);
 }
 
@@ -21,7 +27,7 @@ static const eg_mutator_class path_mutator_class = {.struct_size = sizeof(eg_mut
                                                     .super = &eg_random_mutator_class,
                                                     .instance_size = sizeof(eg_random_mutator),
                                                     .sample_search = sample_path,
-                                                    .sample_final = sample_path};
+                                                    .sample_final = sample_final};
 
 static eg_status start(eg_strategy *self)
 {
