@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define LONG 64
+#define JOINED 16
 
 EG__CLONES static void multiply_add(float *restrict dx, const float *restrict w, const float *restrict dy, int64_t n,
                                     int64_t width)
@@ -133,24 +134,37 @@ eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tenso
     return EG_OK;
 }
 
+/* dw = the sum of what the samples gave, some channels at a time: they are neighbours in memory, the samples are not.
+ */
+EG__CLONES static void join_sample_filters(const eg__depthwise *d, int64_t samples, float *dw)
+{
+    int64_t channels = d->plane.channels, numbers = d->taps * d->width;
+    for (int64_t tap = 0; tap < d->taps; tap++)
+        for (int64_t c = 0; c < channels; c += JOINED) {
+            double sum[JOINED] = {0};
+            int64_t left = EG_MIN(JOINED, channels - c);
+            for (int64_t n = 0; n < samples; n++)
+                for (int64_t i = c; i < d->width; i += channels) {
+                    const float *from = d->weights + n * numbers + tap * d->width + i;
+#pragma omp simd
+                    for (int64_t k = 0; k < left; k++)
+                        sum[k] += (double)from[k];
+                }
+            for (int64_t k = 0; k < left; k++)
+                dw[(c + k) * d->taps + tap] = (float)sum[k];
+        }
+}
+
 eg_status eg__cpu_depthwise_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy,
                                             eg_tensor *dw)
 {
     eg__depthwise d;
     int64_t samples = x->shape.dims[0];
     EG_TRY(depthwise_make(&d, win, x, dy, true));
-    int64_t numbers = d.taps * d.width;
     d.x = eg__f32(x);
     d.dy = eg__f32(dy);
     eg__for_each(x->ctx, samples, work_of(&d, dy), weight_samples, &d);
-    for (int64_t tap = 0; tap < d.taps; tap++)
-        for (int64_t c = 0; c < d.plane.channels; c++) {
-            double sum = 0;
-            for (int64_t n = 0; n < samples; n++)
-                for (int64_t i = c; i < d.width; i += d.plane.channels)
-                    sum += (double)d.weights[n * numbers + tap * d.width + i];
-            eg__f32(dw)[c * d.taps + tap] = (float)sum;
-        }
+    join_sample_filters(&d, samples, eg__f32(dw));
     depthwise_free(&d);
     return EG_OK;
 }
