@@ -366,7 +366,8 @@ EG_API extern const eg_class eg_sequential_class, eg_module_list_class;
 #define eg_sequential(...) eg_new(eg_sequential, __VA_ARGS__)
 #define eg_module_list(...) eg_new(eg_module_list, __VA_ARGS__)
 /** The first `depth` of its modules, one after the other: eg_repeat(ctx, EG_MODULES(a, b, c), .depth = 2). Without a
- *  depth (or 0) all of them; an open depth may be 0: then x is passed on. EINVAL for more than there are. */
+ *  depth (or 0) all of them; an open depth may be 0: then x is passed on. EINVAL for more than there are,
+ *  and for an open one with values below 0. */
 typedef struct eg_repeat {
     eg_module base;
     eg_module *const *modules; /**< as in eg_sequential */

@@ -48,7 +48,14 @@ size_t eg__choice_size(const eg_module *choice)
 
 const char *eg__choice_name(const eg_module *choice, size_t i)
 {
-    return is_layer(choice) ? eg_layer_choice_name(choice, i) : eg_input_choice_source(choice, i);
+    switch (eg__kind_of(choice)) {
+    case EG__LAYERS:
+        return eg_layer_choice_name(choice, i);
+    case EG__INPUTS:
+        return eg_input_choice_source(choice, i);
+    default:
+        return NULL;
+    }
 }
 
 static bool returns_mask(const eg_module *choice)

@@ -127,13 +127,23 @@ void eg__repeat_cut(eg_module *m)
     repeat->depth = -1;
 }
 
+/* -1, all of them, is for constants: what is decided counts blocks. */
+static eg_status check_open_depth(const eg_module *depth)
+{
+    const eg__open_class *open = depth != NULL ? eg__open_class_of(depth) : NULL;
+    for (size_t i = 0; open != NULL && i < open->size(depth); i++)
+        EG_CHECK(open->value(depth, i) >= 0, EG_EINVAL,
+                 "Repeat: 'depth' is %g, expected at least 0 where it is decided", open->value(depth, i));
+    return EG_OK;
+}
+
 static eg_status repeat_build(eg_module *self)
 {
     const eg_repeat *repeat = (const eg_repeat *)self;
     size_t n = eg__repeat_size(self);
     EG_CHECK(repeat->depth <= (int64_t)n, EG_EINVAL, "Repeat: 'depth' is %lld, but there are %zu modules",
              (long long)repeat->depth, n);
-    return EG_OK;
+    return check_open_depth(eg__open_field(self, "depth"));
 }
 
 static eg_tensor *repeat_forward(eg_module *self, eg_tensor *const *in, size_t n_in)

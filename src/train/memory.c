@@ -105,7 +105,7 @@ static eg_status run_dry(const eg__steps *steps)
 
 static eg_status predict(const eg__steps *steps, size_t *reserved)
 {
-    eg_mutator *mutator = eg_module_mutator(steps->model);
+    eg_mutator *mutator = eg_mutable_mutator(steps->model);
     eg_decisions *decisions = mutator ? mutator->current : NULL, *own = mutator ? eg_decisions_new() : NULL;
     if (mutator && !own)
         return EG_ENOMEM;
@@ -126,7 +126,7 @@ static eg_status predict(const eg__steps *steps, size_t *reserved)
 
 eg_status eg__memory_predict(const eg__steps *steps, eg_memory memory, eg_memory_estimate *estimate)
 {
-    eg_mutator *mutator = eg_module_mutator(steps->model);
+    eg_mutator *mutator = eg_mutable_mutator(steps->model);
     bool recompute = mutator && mutator->recompute;
     *estimate = (eg_memory_estimate){0};
     EG_TRY(eg_module_walk_tensors(steps->model, count_tensor, estimate));

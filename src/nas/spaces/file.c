@@ -110,25 +110,6 @@ static eg_status check_options(const space_file *file, const eg_space_options *o
     return EG_OK;
 }
 
-/* All candidates of a choice whose outputs can be joined whatever they are, else as many as run. */
-static eg_status choose_many(eg_mutator *mutator, eg_module *choice)
-{
-    size_t n = eg__choice_size(choice), chosen = n;
-    if (eg_is_a(choice, &eg_layer_choice_class)) {
-        int reduction = ((const eg_layer_choice *)choice)->reduction;
-        chosen = reduction == EG_CHOICE_SUM || reduction == EG_CHOICE_MEAN ? n : 1;
-    } else if (eg_input_choice_n_chosen(choice) >= 0) {
-        chosen = (size_t)eg_input_choice_n_chosen(choice);
-    }
-    bool *mask = eg__calloc(n, sizeof(*mask));
-    if (mask == NULL)
-        return EG_ENOMEM;
-    memset(mask, true, chosen * sizeof(*mask));
-    eg_status status = eg_decisions_set_mask(mutator->current, eg_mutable_key(choice), mask, n);
-    free(mask);
-    return status;
-}
-
 static eg_status check_output(eg_module *model, const space_file *file)
 {
     eg_shape batch = {.ndim = file->input.ndim + 1, .dims = {1}};
@@ -147,15 +128,11 @@ static eg_status check_output(eg_module *model, const space_file *file)
     return EG_OK;
 }
 
-/* Runs the model on shapes alone, with as many candidates as there can be. */
+/* Runs the model on shapes alone, with as many candidates as can run together whatever they give. */
 static eg_status check_model(eg_module *model, const space_file *file)
 {
     eg_mutator *mutator = eg_mutator_attach(&eg_mutator_base_class, sizeof(eg_mutator), NULL, model);
-    eg_status status = mutator != NULL ? EG_OK : eg_error_last()->code;
-    for (size_t i = 0; status == EG_OK && i < mutator->n_mutables; i++) {
-        if (eg__is_choice(mutator->mutables[i]))
-            status = choose_many(mutator, mutator->mutables[i]);
-    }
+    eg_status status = mutator != NULL ? eg__decide_each(mutator, EG__JOINED, mutator->current) : eg_error_last()->code;
     if (status == EG_OK)
         status = check_output(model, file);
     eg_mutator_detach(mutator);
