@@ -47,7 +47,7 @@ typedef struct progress {
 static eg_status train_step(eg_trainer *self, const eg_batch *batch)
 {
     ((progress *)eg_trainer_payload(self))->steps++;
-    EG_TRY(eg_mutator_reset(eg_module_mutator(eg_trainer_model(self))));
+    EG_TRY(eg_mutator_reset(eg_mutable_mutator(eg_trainer_model(self))));
     return eg_trainer_step(self, batch);
 }
 
@@ -62,7 +62,7 @@ static eg_status validate_one_epoch(eg_trainer *self, int64_t epoch)
     for (int path = 0; path < 5 && status == EG_OK; path++) {
         eg_tape *scope = eg_tape_begin(net->ctx, EG_NO_GRAD);
         eg_batch batch;
-        status = eg_mutator_reset(eg_module_mutator(net));
+        status = eg_mutator_reset(eg_mutable_mutator(net));
         if (status == EG_OK)
             status = eg_loader_start(loader, 0, 0);
         if (status == EG_OK)

@@ -61,13 +61,13 @@ static eg_status evaluate(void *payload, double *accuracy)
     return logits != NULL ? EG_OK : eg_error_last()->code;
 }
 
-static bool is_small(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+static eg_status is_small(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     eg_network_cost cost;
-    if (eg_mutator_cost_of(mutator, decisions, &EG_SHAPE(1, 2), 1, &cost) != EG_OK)
-        return false;
+    EG_TRY(eg_mutator_cost_of(mutator, decisions, &EG_SHAPE(1, 2), 1, &cost));
     eg_free(cost.path);
-    return cost.parameters <= *(const int64_t *)payload;
+    *holds = cost.parameters <= *(const int64_t *)payload;
+    return EG_OK;
 }
 
 static eg_arch *search(eg_module *net, const eg_batch *train, const eg_batch *valid)

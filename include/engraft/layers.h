@@ -368,8 +368,8 @@ EG_API extern const eg_class eg_sequential_class, eg_module_list_class;
 #define eg_module_list(...) eg_new(eg_module_list, __VA_ARGS__)
 /** The first `depth` of its modules, one after the other: eg_repeat(ctx, EG_MODULES(a, b, c), .depth = 2). Without a
  *  depth (0, which stands for -1) all of them; of open depths 0 is a value like others: x is passed on. EINVAL for more
- *  than there are. For loops: eg_repeat(ctx, .depth = ..) without modules, and eg_append(); too large a depth then
- * fails when it runs. */
+ *  than there are, and for an open one with values below 0. For loops: eg_repeat(ctx, .depth = ..) without modules, and
+ *  eg_append(); too large a depth then fails when it runs. */
 typedef struct eg_repeat {
     eg_module base;
     eg_module *const *modules; /**< as in eg_sequential */

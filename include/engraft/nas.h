@@ -160,7 +160,8 @@ EG_API eg_status eg_layer_choice_slice(const eg_module *choice, size_t begin, si
 EG_API eg_status eg_layer_choice_set(eg_module *choice, size_t i, eg_module *candidate);
 /** Removes candidates begin .. end - 1; the others keep their names ("0", "2"). EINVAL, and nothing is changed, for a
  *  range that is none of the choice's or all of it, and while a mutator or the field `fixed` decides: what they hold
- *  counts candidates, and would mean others. */
+ *  counts candidates, and would mean others. eg_module_remove_child() does not ask: under a mutator it leaves decisions
+ *  that no longer fit, which forward refuses. */
 EG_API eg_status eg_layer_choice_remove(eg_module *choice, size_t begin, size_t end);
 /** Number of candidates; 0 for what is no input choice. */
 EG_API size_t eg_input_choice_size(const eg_module *choice);
@@ -199,6 +200,8 @@ EG_API eg_status eg_arch_save(const eg_arch *arch, const char *path);
 EG_API size_t eg_arch_size(const eg_arch *arch);
 /** Key i in sorted order. Lent, until the architecture is changed or freed. NULL and EINVAL for an i out of range. */
 EG_API const char *eg_arch_key(const eg_arch *arch, size_t i);
+/** Whether there is a value for a key. False for NULL. */
+EG_API bool eg_arch_has(const eg_arch *arch, const char *key);
 /** The value of a key as JSON text, for eg_free(). NULL: ENOENT when absent, EINVAL for NULL. */
 EG_API char *eg_arch_value(const eg_arch *arch, const char *key);
 /** Sets or replaces the value of a key: JSON text, such as "\"conv3x3\"" or "[0, 2]". EFORMAT as eg_arch_parse();
@@ -337,10 +340,14 @@ EG_API char *eg_mutator_status(eg_mutator *mutator);
 /** Makes an architecture (checked against the model as in eg_fixed_architecture()) the current decisions, which a
  * failure leaves as they were. EINVAL. */
 EG_API eg_status eg_mutator_set_arch(eg_mutator *mutator, const eg_arch *arch);
+/** Makes the whole supernet the current decisions: every candidate of layer choices that was not emptied, every input,
+ * the largest of values. EINVAL, and nothing is changed, for a layer choice of which nothing is left, and for NULL. */
+EG_API eg_status eg_mutator_choose_all(eg_mutator *mutator);
 /* ---- constraints: what samplers may choose ---- */
 
-/** Whether decisions are allowed: those of the active choices. May ask eg_mutator_cost_of(). */
-typedef bool (*eg_constraint_fn)(void *payload, eg_mutator *mutator, const eg_decisions *decisions);
+/** Says in *holds (false before) whether decisions, those of the active choices, are allowed. May ask
+ * eg_mutator_cost_of(). What it fails with ends the sampling, which fails with the same. */
+typedef eg_status (*eg_constraint_fn)(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds);
 /** A constraint, for options: .constraints = .. by EG_CONSTRAINTS({"small", is_small, &limit}). */
 typedef struct eg_constraint {
     const char *name; /**< for messages */
@@ -388,25 +395,26 @@ EG_API eg_status eg_mutator_state(eg_mutator *mutator, const char *prefix, eg_st
 /** Takes copies. Nothing is changed on failure: ENOENT for what is missing or of a choice that the model lacks; ESHAPE,
  *  EDTYPE; EINVAL for NULL (not `prefix`). */
 EG_API eg_status eg_mutator_load_state(eg_mutator *mutator, const char *prefix, const eg_state *state);
-/** The same as eg_mutable_mutator(), asked of the root. */
-EG_API eg_mutator *eg_module_mutator(eg_module *model);
 
 /** The graph of a supernet: each operation of a run with every candidate of every choice, and where the mutables are.
  */
 typedef struct eg_graph eg_graph;
 /** Runs the mutator's model on inputs of these shapes, in evaluation mode and on shapes alone, with all candidates that
- *  are there; decisions are left as they were, and the class's own on_forward functions are not asked. For
- *  eg_graph_free(). NULL: what eg_trace_new() fails with (candidates whose outputs cannot be joined, say), EINVAL for a
- *  name that is no UTF-8. */
+ *  are there and the largest values (eg_mutator_choose_all()); decisions are left as they were, and the class's own
+ *  on_forward functions are not asked. For eg_graph_free(). NULL: what eg_trace_new() fails with (candidates whose
+ *  outputs cannot be joined, say), EINVAL for a name that is no UTF-8, and for a layer choice of which nothing is left.
+ */
 EG_API eg_graph *eg_mutator_graph(eg_mutator *mutator, const eg_shape *inputs, size_t n_inputs);
 /** NULL is allowed. */
 EG_API void eg_graph_free(eg_graph *graph);
 /** Number of nodes: inputs ("input/input"), and operations, each named by its module and itself,
- *  "Net/Cell[cells]/Conv2d[0]/conv2d", with "_1", "_2", .. after what comes more than once. */
+ *  "Net/Cell[cells]/Conv2d[0]/conv2d", with "_1", "_2", .. after what comes more than once. A module that its caller
+ *  does not hold is there by name alone, "Net/ReLU/relu". */
 EG_API size_t eg_graph_size(const eg_graph *graph);
 /** {"node": [{"name", "op", "input": [names], "attr"}, ..], "versions": {"producer"}, "mutable": {key: [path, ..]}},
  * for eg_free(). The first two are TensorBoard's GraphDef in the JSON form of protocol buffers. A path, one for each
- * module of the key, is [{"type": class, "name": name}, ..] from the model, whose name is "". Parameters are no nodes.
+ * module of the key that the model still has, is [{"type": class, "name": name}, ..] from the model, whose name is "".
+ * Parameters are no nodes.
  */
 EG_API char *eg_graph_text(const eg_graph *graph);
 /** Writes that to a file. EIO. */

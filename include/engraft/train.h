@@ -304,6 +304,8 @@ EG_API const eg_arch *eg_search_arch(const eg_search *search);
 EG_API eg_status eg_search_memory(eg_search *search, eg_memory memory, eg_memory_estimate *estimate);
 /** As eg_trainer_enable_visualization(), for each step of the search. */
 EG_API eg_status eg_search_enable_visualization(eg_search *search, const char *directory);
+/** That directory; NULL when there is none. Lent. */
+EG_API const char *eg_search_log_directory(const eg_search *search);
 /** Seconds that eg_search_run() took so far, those before the checkpoint that it went on from included. */
 EG_API double eg_search_seconds(const eg_search *search);
 /** Writes the architecture found to a file. EINVAL before there is one; EIO. */

@@ -66,37 +66,11 @@ static const option_spec options[] = {
     {.name = NULL},
 };
 
-/* The numbers of the candidates of a choice, and of a value choice the largest. */
-static void mark_everything(const eg_module *m, bool *mask, size_t n)
-{
-    size_t largest = 0;
-    for (size_t i = 0; i < n; i++) {
-        mask[i] = eg_value_choice_size(m) == 0;
-        if (!mask[i] && eg_value_choice_at(m, i) > eg_value_choice_at(m, largest))
-            largest = i;
-    }
-    mask[largest] = true;
-}
-
 /* Lets every candidate run, so that the costs are those of the whole supernet. */
 static eg_status choose_everything(eg_module *model, eg_mutator **mutator)
 {
     *mutator = eg_mutator_attach(&eg_mutator_base_class, sizeof(eg_mutator), &(eg_mutator){0}, model);
-    if (!*mutator)
-        return eg_error_last()->code;
-    for (size_t i = 0; i < (*mutator)->n_mutables; i++) {
-        eg_module *m = (*mutator)->mutables[i];
-        size_t n = eg_layer_choice_size(m) + eg_input_choice_size(m) + eg_value_choice_size(m);
-        if (n == 0)
-            continue;
-        bool *mask = malloc(n * sizeof *mask);
-        EG_CHECK(mask, EG_ENOMEM, "no memory for a choice");
-        mark_everything(m, mask, n);
-        eg_status status = eg_decisions_set_mask((*mutator)->current, eg_mutable_key(m), mask, n);
-        free(mask);
-        EG_TRY(status);
-    }
-    return EG_OK;
+    return *mutator ? eg_mutator_choose_all(*mutator) : eg_error_last()->code;
 }
 
 /* What was chosen, beside each choice that counts: others lie in what was not chosen. */
@@ -106,11 +80,10 @@ static eg_status add_chosen(json_t *mutables, const eg_arch *arch)
     json_t *item;
     json_array_foreach(mutables, i, item)
     {
-        char *text = eg_arch_value(arch, json_string_value(json_object_get(item, "key")));
-        if (!text && eg_error_last()->code == EG_ENOENT) {
-            eg_error_clear();
+        const char *key = json_string_value(json_object_get(item, "key"));
+        if (!eg_arch_has(arch, key))
             continue;
-        }
+        char *text = eg_arch_value(arch, key);
         if (!text)
             return eg_error_last()->code;
         json_object_set_new(item, "chosen", json_loads(text, JSON_DECODE_ANY, NULL));

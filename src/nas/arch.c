@@ -156,6 +156,11 @@ const json_t *eg__arch_json(const eg_arch *arch)
     return arch->object;
 }
 
+bool eg_arch_has(const eg_arch *arch, const char *key)
+{
+    return arch != NULL && key != NULL && json_object_get(arch->object, key) != NULL;
+}
+
 char *eg_arch_value(const eg_arch *arch, const char *key)
 {
     if (arch == NULL || key == NULL)

@@ -40,8 +40,7 @@ json_t *eg__candidate_json(const eg_module *choice, size_t i)
     if (eg__kind_of(choice) != EG__VALUES)
         return json_string(eg__choice_name(choice, i));
     double value = eg_value_choice_at(choice, i);
-    bool whole = value == floor(value) && fabs(value) < EG__WHOLE_LIMIT;
-    return whole ? json_integer((json_int_t)value) : json_real(value);
+    return eg__is_whole(value) ? json_integer((json_int_t)value) : json_real(value);
 }
 
 /* Adds to a list; both are taken over on failure, then NULL. */

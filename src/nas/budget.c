@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Of a batch of one. A failure is recorded. */
-static bool find_cost(const eg_strategy *self, eg_mutator *mutator, const eg_decisions *decisions,
+/* Of a batch of one. */
+static eg_status find_cost(const eg_strategy *self, eg_mutator *mutator, const eg_decisions *decisions,
                       eg_network_cost *cost)
 {
     const eg_shape *sample = &self->options.input;
@@ -15,21 +15,25 @@ static bool find_cost(const eg_strategy *self, eg_mutator *mutator, const eg_dec
     memcpy(input.dims + 1, sample->dims, (size_t)sample->ndim * sizeof(*sample->dims));
     eg_status status = eg_mutator_cost_of(mutator, decisions, &input, 1, cost);
     eg_free(cost->path);
-    return status == EG_OK;
+    return status;
 }
 
-static bool has_few_parameters(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+static eg_status has_few_parameters(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     const eg_strategy *self = payload;
     eg_network_cost cost;
-    return find_cost(self, mutator, decisions, &cost) && cost.parameters <= self->options.max_parameters;
+    EG_TRY(find_cost(self, mutator, decisions, &cost));
+    *holds = cost.parameters <= self->options.max_parameters;
+    return EG_OK;
 }
 
-static bool has_few_macs(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+static eg_status has_few_macs(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     const eg_strategy *self = payload;
     eg_network_cost cost;
-    return find_cost(self, mutator, decisions, &cost) && cost.macs <= (uint64_t)self->options.max_macs;
+    EG_TRY(find_cost(self, mutator, decisions, &cost));
+    *holds = cost.macs <= (uint64_t)self->options.max_macs;
+    return EG_OK;
 }
 
 static eg_status add(eg_strategy *self, const char *what, int64_t limit, eg_constraint_fn holds)

@@ -53,7 +53,14 @@ size_t eg_mutable_n_candidates(const eg_module *m)
 
 const char *eg__choice_name(const eg_module *choice, size_t i)
 {
-    return is_layer(choice) ? eg_layer_choice_name(choice, i) : eg_input_choice_source(choice, i);
+    switch (eg__kind_of(choice)) {
+    case EG__LAYERS:
+        return eg_layer_choice_name(choice, i);
+    case EG__INPUTS:
+        return eg_input_choice_source(choice, i);
+    default:
+        return NULL;
+    }
 }
 
 static bool returns_mask(const eg_module *choice)

@@ -29,32 +29,11 @@ const eg_mutator_class eg_classic_mutator_class = {.struct_size = sizeof(eg_muta
 
 /* ---- stand-alone: the first candidates ---- */
 
-static eg_status choose_first(const eg_module *choice, eg_decisions *out)
-{
-    size_t n = eg__choice_size(choice), chosen = 1;
-    if (eg_is_a(choice, &eg_input_choice_class)) {
-        int64_t wanted = eg_input_choice_n_chosen(choice);
-        chosen = wanted < 0 ? n : (size_t)wanted;
-    }
-    bool *mask = eg__calloc(n + 1, sizeof(*mask));
-    if (mask == NULL)
-        return EG_ENOMEM;
-    for (size_t i = 0; i < chosen; i++)
-        mask[i] = true;
-    eg_status status = eg_decisions_set_mask(out, eg_mutable_key(choice), mask, n);
-    free(mask);
-    return status;
-}
-
 eg_mutator *eg_classic_mutator_new(eg_module *model)
 {
     eg_mutator *mutator = eg_mutator_attach(&eg_classic_mutator_class, 0, NULL, model);
-    eg_status status = mutator != NULL ? EG_OK : EG_EINVAL;
-    for (size_t i = 0; status == EG_OK && i < mutator->n_mutables; i++) {
-        if (eg__is_choice(mutator->mutables[i]))
-            status = choose_first(mutator->mutables[i], mutator->current);
-    }
-    if (status == EG_OK)
+    if (mutator != NULL && eg__decide_each(mutator, EG__FIRST, mutator->current) == EG_OK &&
+        eg__decisions_drop_inactive(mutator, mutator->current) == EG_OK)
         return mutator;
     eg_mutator_detach(mutator);
     return NULL;
@@ -64,9 +43,12 @@ eg_mutator *eg_classic_mutator_new(eg_module *model)
 
 #define PARAMETERS "trial parameters"
 
-/* Whether a value is the name of a candidate; numbers stand for names of digits. */
-static bool is_name(const json_t *value, const char *name)
+/* Whether a value is that of candidate i, or its name; numbers stand for names of digits. */
+static bool is_candidate(const eg_module *choice, size_t i, const json_t *value)
 {
+    if (eg__kind_of(choice) == EG__VALUES)
+        return json_is_number(value) && json_number_value(value) == eg_value_choice_at(choice, i);
+    const char *name = eg__choice_name(choice, i);
     char number[24];
     snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     return json_is_integer(value) ? strcmp(number, name) == 0
@@ -80,17 +62,20 @@ static eg_status check_candidate(const eg_module *choice, const json_t *value, c
     json_int_t i = json_integer_value(index);
     EG_CHECK(json_is_integer(index) && i >= 0 && (size_t)i < n, EG_EINVAL,
              PARAMETERS ": an _idx of '%s' is not among 0 to %zu", key, n - 1);
-    const char *name = eg__choice_name(choice, (size_t)i);
-    char *text = json_dumps(value, JSON_ENCODE_ANY);
-    eg_status status = EG_OK;
-    if (!is_name(value, name))
-        status = eg_fail(EG_EINVAL, PARAMETERS ": '%s' has _value %.100s at _idx %d, where its candidate is '%s'", key,
-                         text != NULL ? text : "?", (int)i, name);
+    if (is_candidate(choice, (size_t)i, value))
+        return EG_OK;
+    char *text = json_dumps(value, JSON_ENCODE_ANY), number[EG__NUMBER_TEXT_SIZE];
+    bool is_value = eg__kind_of(choice) == EG__VALUES;
+    eg_status status = eg_fail(
+        EG_EINVAL, PARAMETERS ": '%s' has _value %.100s at _idx %d, where its candidate is %s%s%s", key,
+        text != NULL ? text : "?", (int)i, is_value ? "" : "'",
+        is_value ? eg__value_text(eg_value_choice_at(choice, (size_t)i), number) : eg__choice_name(choice, (size_t)i),
+        is_value ? "" : "'");
     free(text);
     return status;
 }
 
-static eg_status check_layer(const eg_module *choice, const json_t *value, const json_t *index)
+static eg_status check_one(const eg_module *choice, const json_t *value, const json_t *index)
 {
     EG_CHECK(!json_is_array(value) && !json_is_array(index), EG_EINVAL,
              PARAMETERS ": '%s' is a list, expected one candidate", eg_mutable_key(choice));
@@ -118,7 +103,7 @@ static eg_status check_inputs(const eg_module *choice, const json_t *values, con
     return EG_OK;
 }
 
-/* What an entry says, as the value of an architecture: indices. */
+/* What an entry says, as the value of an architecture: indices, or the value itself. */
 static eg_status read_entry(const eg_module *choice, const json_t *entry, eg_arch *arch)
 {
     const char *key = eg_mutable_key(choice);
@@ -126,8 +111,8 @@ static eg_status read_entry(const eg_module *choice, const json_t *entry, eg_arc
     EG_CHECK(value != NULL && index != NULL && json_object_size(entry) == 2, EG_EINVAL,
              PARAMETERS ": '%s' is not {\"_value\": .., \"_idx\": ..}", key);
     EG_TRY(eg_is_a(choice, &eg_input_choice_class) ? check_inputs(choice, value, index)
-                                                   : check_layer(choice, value, index));
-    return eg__arch_put(arch, key, json_incref(index));
+                                                   : check_one(choice, value, index));
+    return eg__arch_put(arch, key, json_incref(eg__kind_of(choice) == EG__VALUES ? value : index));
 }
 
 /* Keys of the model that are missing, and others, are found when the architecture is set. */

@@ -41,16 +41,25 @@ void eg__constraints_free(eg_constraints *constraints)
     free(constraints);
 }
 
-bool eg__constraints_hold(eg_mutator *mutator, const eg_decisions *decisions)
+/* Does what a constraint's function does. A failure without a message gets one. */
+static eg_status ask(const struct item *item, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
+{
+    *holds = false;
+    eg_status status = item->holds(item->payload, mutator, decisions, holds);
+    if (status != EG_OK && eg_error_last()->code == EG_OK)
+        return eg_fail(status, "constraint '%s' failed without a message", item->name);
+    return status;
+}
+
+eg_status eg__constraints_hold(eg_mutator *mutator, const eg_decisions *decisions, bool *hold)
 {
     eg_constraints *c = mutator->constraints;
-    for (size_t i = 0; c != NULL && i < c->n; i++) {
-        if (c->items[i].holds(c->items[i].payload, mutator, decisions))
-            continue;
-        c->items[i].failures++;
-        return false;
+    *hold = true;
+    for (size_t i = 0; c != NULL && i < c->n && *hold; i++) {
+        EG_TRY(ask(&c->items[i], mutator, decisions, hold));
+        c->items[i].failures += *hold ? 0 : 1;
     }
-    return true;
+    return EG_OK;
 }
 
 eg_status eg_mutator_satisfies(eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
@@ -62,8 +71,7 @@ eg_status eg_mutator_satisfies(eg_mutator *mutator, const eg_decisions *decision
         if (eg_decisions_get(decisions, eg__decisions_key(decisions, i))->tensor != NULL)
             return EG_OK; /* a mixture of all candidates, not yet an architecture */
     }
-    *holds = eg__constraints_hold(mutator, decisions);
-    return EG_OK;
+    return eg__constraints_hold(mutator, decisions, holds);
 }
 
 void eg__constraints_count_anew(eg_mutator *mutator)

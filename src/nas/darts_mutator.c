@@ -69,19 +69,6 @@ static void finalize(eg_mutator *self)
 
 /* ---- while searching ---- */
 
-static eg_status set_all(const eg_module *choice, eg_decisions *out)
-{
-    size_t n = eg__choice_size(choice);
-    bool *mask = eg__calloc(n + 1, sizeof(*mask));
-    if (mask == NULL)
-        return EG_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        mask[i] = true;
-    eg_status status = eg_decisions_set_mask(out, eg_mutable_key(choice), mask, n);
-    free(mask);
-    return status;
-}
-
 static eg_status sample_search(eg_mutator *self, eg_decisions *out)
 {
     eg_darts_mutator *darts = (eg_darts_mutator *)self;
@@ -93,27 +80,30 @@ static eg_status sample_search(eg_mutator *self, eg_decisions *out)
     }
     for (size_t i = 0; i < self->n_mutables; i++) {
         if (eg_is_a(self->mutables[i], &eg_input_choice_class))
-            EG_TRY(set_all(self->mutables[i], out));
+            EG_TRY(eg__decide(self->mutables[i], EG__EVERY, out));
     }
     return EG_OK;
 }
 
 /* ---- at the end ---- */
 
-/* The strongest candidate, and its part of the softmax over all candidates and "none". */
+/* The strongest candidate, and its part of the softmax over "none" and all candidates that are there. */
 static eg_status find_best(struct eg_darts_choice *choice)
 {
-    size_t n = eg_layer_choice_size(choice->module);
+    size_t n = eg_layer_choice_size(choice->module), left;
+    EG_TRY(eg__candidates_left(choice->module, &left));
     float *alpha = eg__calloc(n + 1, sizeof(*alpha));
     if (alpha == NULL)
         return EG_ENOMEM;
     eg_status status = eg_tensor_read(choice->alpha, alpha, n + 1);
     double highest = -INFINITY, sum = 0;
-    choice->best = 0;
+    choice->best = n;
     for (size_t i = 0; i <= n; i++) {
-        highest = fmax(highest, alpha[i]);
-        if (i < n && alpha[i] > alpha[choice->best])
+        if (i < n && !eg__candidate_there(choice->module, i))
+            alpha[i] = -INFINITY;
+        else if (i < n && (choice->best == n || alpha[i] > alpha[choice->best]))
             choice->best = i;
+        highest = fmax(highest, alpha[i]);
     }
     for (size_t i = 0; i <= n; i++)
         sum += exp(alpha[i] - highest);
@@ -167,7 +157,7 @@ static eg_status decide_inputs(const eg_darts_mutator *darts, const eg_module *c
 {
     int64_t k = eg_input_choice_n_chosen(choice);
     if (k < 0)
-        return set_all(choice, out);
+        return eg__decide(choice, EG__EVERY, out);
     size_t n = eg_input_choice_size(choice);
     bool *mask = eg__calloc(n + 1, sizeof(*mask));
     if (mask == NULL)
@@ -212,13 +202,10 @@ static void draw_candidate(struct eg_darts_choice *choice, eg_rng *rng)
 {
     size_t n = eg_layer_choice_size(choice->module);
     double sum = 0, at = eg_rng_uniform(rng) * (1 - choice->probabilities[n]);
-    choice->best = n - 1; /* where rounding leads behind the last */
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && at >= sum; i++) {
         sum += choice->probabilities[i];
-        if (at < sum) {
-            choice->best = i;
-            break;
-        }
+        if (eg__candidate_there(choice->module, i))
+            choice->best = i; /* the last, where rounding leads behind it */
     }
     choice->strength = choice->probabilities[choice->best];
 }
@@ -242,7 +229,9 @@ static eg_status draw(eg_mutator *self, eg_decisions *drawn, double *highest, eg
     for (size_t i = 0; i < darts->n_choices; i++)
         draw_candidate(&darts->choices[i], eg_context_rng(self->ctx));
     EG_TRY(decide(self, drawn));
-    if (!eg__constraints_hold(self, drawn))
+    bool hold;
+    EG_TRY(eg__constraints_hold(self, drawn, &hold));
+    if (!hold)
         return EG_OK;
     double probability = log_probability(darts, drawn);
     if (*found && probability <= *highest)
@@ -279,7 +268,9 @@ static eg_status sample_final(eg_mutator *self, eg_decisions *out)
             warn_of_sources(darts, self->mutables[i]);
     }
     EG_TRY(decide(self, out));
-    return eg__constraints_hold(self, out) ? EG_OK : draw_allowed(self, out);
+    bool hold;
+    EG_TRY(eg__constraints_hold(self, out, &hold));
+    return hold ? EG_OK : draw_allowed(self, out);
 }
 
 /* ---- in checkpoints ---- */

@@ -15,7 +15,7 @@ typedef struct pass {
     size_t n_in;
 } pass;
 
-/* Candidate i of a layer choice. NULL on failure. */
+/* Candidate i of a layer choice, which is chosen. NULL on failure. */
 static eg_module *candidate_at(const pass *p, size_t i)
 {
     eg_module *candidate = eg_layer_choice_at(p->choice, i);
@@ -59,8 +59,10 @@ static eg_tensor *reduce(const pass *p, eg_tensor **out, size_t n)
 static eg_tensor *add_candidate(const pass *p, size_t i, eg_tensor *sum, bool consume)
 {
     eg_tensor *weights = p->decision->tensor;
-    eg_module *candidate = candidate_at(p, i);
-    eg_batch_norm2d *norm = candidate != NULL ? eg__last_norm(candidate) : NULL;
+    eg_module *candidate = eg_layer_choice_at(p->choice, i);
+    if (candidate == NULL)
+        return sum;
+    eg_batch_norm2d *norm = eg__last_norm(candidate);
     if (norm != NULL) {
         eg_tensor *x = eg__call_before_norm(candidate, p->in, p->n_in);
         eg_batch_norm_args args = eg__batch_norm2d_args(norm, x);
@@ -69,7 +71,7 @@ static eg_tensor *add_candidate(const pass *p, size_t i, eg_tensor *sum, bool co
             eg__batch_norm2d_count(norm);
         return sum;
     }
-    eg_tensor *x = candidate != NULL ? eg_module_call(candidate, p->in, p->n_in) : NULL;
+    eg_tensor *x = eg_module_call(candidate, p->in, p->n_in);
     return eg__weighted_add(sum, consume, x, weights, (int64_t)i);
 }
 
@@ -81,14 +83,14 @@ static eg_tensor *weighted_candidates(const pass *p)
     return sum;
 }
 
-/* A decision with gradients: every candidate runs, times its weight. */
+/* A decision with gradients: every candidate that is there runs, times its weight; the others are like "none". */
 static eg_tensor *follow_tensor(const pass *p, eg_tensor **out)
 {
     eg_tensor *weights = p->decision->tensor;
     if (p->reduction == EG_CHOICE_SUM && eg_is_a(p->choice, &eg_layer_choice_class))
         return weighted_candidates(p);
     for (size_t i = 0; i < p->decision->n; i++) {
-        out[i] = output_at(p, i);
+        out[i] = eg__candidate_there(p->choice, i) ? output_at(p, i) : eg_none;
         if (out[i] == NULL)
             return NULL;
     }

@@ -17,19 +17,32 @@ typedef struct builder {
     uint64_t n_tensors;
 } builder;
 
-/* Called for each module from the root to the one at a path; `name` is "" for the root. */
+/* Called for each module from the root to the one at a path; `name` is "" for the root. m is NULL from where the path
+ * leads nowhere: to a module that its caller does not hold, or that was replaced. */
 typedef eg_status (*step_fn)(void *payload, const eg_module *m, const char *name);
 
-static eg_status walk_path(eg_module *root, const char *path, step_fn step, void *payload)
+static const eg_module *child_named(const eg_module *m, const char *name)
+{
+    for (size_t i = 0; m != NULL && i < eg_module_n_children(m); i++) {
+        const char *child_name;
+        const eg_module *child = eg_module_child_at(m, i, &child_name);
+        if (strcmp(child_name, name) == 0)
+            return child;
+    }
+    return NULL;
+}
+
+/* *end receives what is there. */
+static eg_status walk_path(const eg_module *root, const char *path, step_fn step, void *payload, const eg_module **end)
 {
     char *copy = eg__strdup(path), *rest = NULL;
     if (copy == NULL)
         return EG_ENOMEM;
-    eg_module *m = root;
-    eg_status status = step(payload, m, "");
+    *end = root;
+    eg_status status = step(payload, root, "");
     for (char *name = strtok_r(copy, ".", &rest); name != NULL && status == EG_OK; name = strtok_r(NULL, ".", &rest)) {
-        m = eg_module_find(m, name);
-        status = m != NULL ? step(payload, m, name) : eg_error_last()->code;
+        *end = child_named(*end, name);
+        status = step(payload, *end, name);
     }
     free(copy);
     return status;
@@ -38,7 +51,9 @@ static eg_status walk_path(eg_module *root, const char *path, step_fn step, void
 static eg_status add_scope(void *payload, const eg_module *m, const char *name)
 {
     eg__buf *buf = payload;
-    if (*name == '\0')
+    if (m == NULL)
+        eg__buf_printf(buf, "%s/", name);
+    else if (*name == '\0')
         eg__buf_printf(buf, "%s/", m->cls->name);
     else
         eg__buf_printf(buf, "%s[%s]/", m->cls->name, name);
@@ -95,7 +110,8 @@ static eg_status add_inputs(const builder *b, const eg_trace_op *op, eg__graph_n
 static eg_status add_op(builder *b, const eg_trace_op *op)
 {
     eg__buf scope = {0};
-    eg_status status = walk_path(b->model, op->path, add_scope, &scope);
+    const eg_module *m;
+    eg_status status = walk_path(b->model, op->path, add_scope, &scope, &m);
     char *text = eg__buf_take(&scope);
     eg__graph_node *node = status == EG_OK && text != NULL ? add_node(b, text, op->op, op->op, op->output_shape) : NULL;
     eg_free(text);
@@ -133,24 +149,31 @@ static eg_status add_nodes(builder *b, const eg_trace *trace, const eg_shape *in
 static eg_status add_step(void *payload, const eg_module *m, const char *name)
 {
     json_t *path = payload;
-    EG_CHECK(json_array_append_new(path, json_pack("{s:s, s:s}", "type", m->cls->name, "name", name)) == 0, EG_ENOMEM,
+    const char *type = m != NULL ? m->cls->name : "";
+    EG_CHECK(json_array_append_new(path, json_pack("{s:s, s:s}", "type", type, "name", name)) == 0, EG_ENOMEM,
              "out of memory, or '%s' is no valid UTF-8", name);
     return EG_OK;
 }
 
+/* The paths of a key, which are made where there are none. NULL for want of memory. */
+static json_t *paths_of(json_t *mutables, const char *key)
+{
+    json_t *paths = json_object_get(mutables, key);
+    if (paths != NULL || json_object_set_new(mutables, key, json_array()) != 0)
+        return paths;
+    return json_object_get(mutables, key);
+}
+
+/* Those that lay in a candidate which was replaced since are left out. */
 static eg_status add_mutable(builder *b, eg_module *m)
 {
     const char *key = eg_mutable_key(m);
-    json_t *paths = json_object_get(b->graph->mutables, key), *path = json_array();
-    if (paths == NULL) {
-        paths = json_array();
-        if (json_object_set_new(b->graph->mutables, key, paths) != 0)
-            paths = NULL;
-    }
-    eg_status status = paths != NULL && path != NULL ? walk_path(b->model, eg_mutable_name(m), add_step, path)
-                                                     : eg_fail(EG_ENOMEM, "out of memory, or '%s' is no UTF-8", key);
-    if (status == EG_OK && json_array_append(paths, path) != 0)
-        status = eg_fail(EG_ENOMEM, "out of memory");
+    const eg_module *end = NULL;
+    json_t *path = json_array();
+    eg_status status = path != NULL ? walk_path(b->model, eg_mutable_name(m), add_step, path, &end)
+                                    : eg_fail(EG_ENOMEM, "out of memory");
+    if (status == EG_OK && end == m && json_array_append(paths_of(b->graph->mutables, key), path) != 0)
+        status = eg_fail(EG_ENOMEM, "out of memory, or '%s' is no UTF-8", key);
     json_decref(path);
     return status;
 }
@@ -162,29 +185,11 @@ static eg_status visit_mutable(void *payload, eg_module *m)
 
 /* ---- all candidates ---- */
 
-static eg_status choose_all(const eg_module *choice, eg_decisions *out)
-{
-    size_t n = eg__choice_size(choice);
-    bool layer = eg_is_a(choice, &eg_layer_choice_class), *mask = eg__calloc(n + 1, sizeof(*mask));
-    if (mask == NULL)
-        return EG_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        mask[i] = !layer || eg_layer_choice_at(choice, i) != NULL;
-    eg_status status = eg_decisions_set_mask(out, eg_mutable_key(choice), mask, n);
-    free(mask);
-    return status;
-}
-
-/* Runs the model with every candidate of layer and input choices, whatever the mutator would do. */
+/* Runs the model with every candidate and the largest values, whatever the mutator would do. */
 static eg_trace *trace_all(eg_mutator *mutator, const eg_shape *inputs, size_t n_inputs)
 {
     eg_decisions *all = eg_decisions_new(), *current = mutator->current;
-    eg_status status = all != NULL ? eg__decisions_copy(all, current) : EG_ENOMEM;
-    for (size_t i = 0; i < mutator->n_mutables && status == EG_OK; i++) {
-        const eg_module *m = mutator->mutables[i];
-        if (eg_is_a(m, &eg_layer_choice_class) || eg_is_a(m, &eg_input_choice_class))
-            status = choose_all(m, all);
-    }
+    eg_status status = all != NULL ? eg__decide_each(mutator, EG__EVERY, all) : EG_ENOMEM;
     eg_trace *trace = NULL;
     if (status == EG_OK) {
         const eg_mutator_class *cls = mutator->cls;

@@ -18,7 +18,7 @@ const char *eg__kind_word(const eg_module *choice);
 bool eg__is_choice(const eg_module *m);
 /** Number of candidates of a choice. */
 size_t eg__choice_size(const eg_module *choice);
-/** Name of candidate i of a layer choice; where candidate i of an input choice comes from. Not of a value choice. */
+/** Name of candidate i of a layer choice; where candidate i of an input choice comes from. NULL for a value choice. */
 const char *eg__choice_name(const eg_module *choice, size_t i);
 /** Name or value of candidate i. NULL for want of memory, which is not recorded. */
 json_t *eg__candidate_json(const eg_module *choice, size_t i);
@@ -28,7 +28,7 @@ eg_status eg__register_choices(eg_context *ctx);
 eg_status eg__scope_check_key(eg_module *scope);
 /** Gives a mutable under construction its automatic key where none was set. */
 eg_status eg__mutable_take_key(eg_module *m);
-/** What the constructors of both kinds of choices have in common, after all of their own: the value of `fixed`. */
+/** What the constructors of all kinds of choices have in common, after all of their own: the value of `fixed`. */
 eg_status eg__choice_take_fixed(eg_module *choice);
 /** Decides a choice for as long as no mutator does: `value` is JSON text, was checked, and is taken over. */
 void eg__choice_fix(eg_module *choice, char *value);
@@ -59,8 +59,8 @@ enum { EG__MAX_VALUES = 1024 };
 eg_status eg__value_chosen(const eg_module *choice, const eg_decision *decision, size_t *i);
 /** "24" or "0.5". Returns `text`. */
 const char *eg__value_text(double value, char text[EG__NUMBER_TEXT_SIZE]);
-/** Whole numbers below are exact in a double. */
-#define EG__WHOLE_LIMIT 9007199254740992.0
+/** Whether it is a whole number, and so small that each is exact in a double. */
+bool eg__is_whole(double value);
 
 /* ---- choices inside others (gates.c) ---- */
 
@@ -156,9 +156,25 @@ const eg_mutator_class *eg__mutator_class_with(const eg_mutator_class *cls, size
 eg_status eg__mutator_sample(eg_mutator *mutator, eg_status (*sample)(eg_mutator *self, eg_decisions *out),
                              eg_decisions *out);
 
+/* ---- decisions that nobody draws (decide.c) ---- */
+
+/** Whether candidate i is there: those of layer choices can be emptied. */
+bool eg__candidate_there(const eg_module *choice, size_t i);
+/** How many are. EINVAL for a layer choice of which nothing is left. */
+eg_status eg__candidates_left(const eg_module *choice, size_t *n);
+
+/** How many of the candidates that are there. EVERY: all, and the largest value. JOINED: the same, as far as they can
+ * run together: n_chosen inputs, and one layer where outputs of any shape cannot be joined; JOINED_SMALLEST: so with
+ * the smallest value. FIRST: one, and n_chosen inputs. */
+typedef enum eg__extent { EG__EVERY, EG__JOINED, EG__JOINED_SMALLEST, EG__FIRST } eg__extent;
+/** Decides one choice so, the first candidates first. EINVAL as eg__candidates_left(). */
+eg_status eg__decide(const eg_module *choice, eg__extent extent, eg_decisions *out);
+/** Decides every choice of the model, also those that are not active. */
+eg_status eg__decide_each(const eg_mutator *mutator, eg__extent extent, eg_decisions *out);
+
 /* ---- sampling ---- */
 
-/** A uniform decision for one choice. */
+/** A uniform decision for one choice, among the candidates that are there. EINVAL as eg__candidates_left(). */
 eg_status eg__sample_choice(const eg_module *choice, eg_rng *rng, eg_decisions *out);
 /** One for each choice of the model, also for those that are not active. */
 eg_status eg__sample_genes(const eg_mutator *mutator, eg_rng *rng, eg_decisions *out);
@@ -171,8 +187,9 @@ eg_status eg__sample_uniform(eg_mutator *mutator, eg_rng *rng, eg__express_fn ex
 
 typedef struct eg_constraints eg_constraints;
 void eg__constraints_free(eg_constraints *constraints);
-/** Whether the decisions satisfy all; each failure is counted for eg__constraints_fail(). */
-bool eg__constraints_hold(eg_mutator *mutator, const eg_decisions *decisions);
+/** Whether the decisions satisfy all; what does not is counted for eg__constraints_fail(). The failure of a constraint
+ * is returned. */
+eg_status eg__constraints_hold(eg_mutator *mutator, const eg_decisions *decisions, bool *hold);
 void eg__constraints_count_anew(eg_mutator *mutator);
 /** As many draws until it is assumed that there is nothing that satisfies them. */
 enum { EG__MAX_DRAWS = 10000 };

@@ -1,5 +1,5 @@
 /*
- * nas/mutable.c - what layer choices, input choices and scopes have in common: a key, and a mutator once bound.
+ * nas/mutable.c - what choices of all kinds and scopes have in common: a key, and a mutator once bound.
  */
 #include "nas/internal.h"
 
@@ -113,9 +113,4 @@ eg_mutator *eg_mutable_mutator(eg_module *m)
 {
     eg__binding *binding = m != NULL ? eg__binding_of(m) : NULL;
     return binding != NULL ? binding->mutator : NULL;
-}
-
-eg_mutator *eg_module_mutator(eg_module *model)
-{
-    return eg_mutable_mutator(model);
 }

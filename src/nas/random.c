@@ -5,9 +5,19 @@
 
 #include <stdlib.h>
 
+/* The index of candidate number k of those that are there. */
+static size_t candidate_left(const eg_module *choice, uint64_t k)
+{
+    size_t i = 0;
+    while (!eg__candidate_there(choice, i) || k-- > 0)
+        i++;
+    return i;
+}
+
 eg_status eg__sample_choice(const eg_module *choice, eg_rng *rng, eg_decisions *out)
 {
-    size_t n = eg__choice_size(choice);
+    size_t n = eg__choice_size(choice), left;
+    EG_TRY(eg__candidates_left(choice, &left));
     bool one = eg__kind_of(choice) != EG__INPUTS;
     int64_t n_chosen = one ? 1 : eg_input_choice_n_chosen(choice);
     bool *mask = eg__calloc(n + 1, sizeof(*mask));
@@ -18,7 +28,7 @@ eg_status eg__sample_choice(const eg_module *choice, eg_rng *rng, eg_decisions *
         mask[i] = n_chosen < 0 && eg_rng_below(rng, 2) == 1;
     }
     if (status == EG_OK && one)
-        mask[eg_rng_below(rng, n)] = true;
+        mask[candidate_left(choice, eg_rng_below(rng, left))] = true;
     if (status == EG_OK && !one && n_chosen >= 0) {
         eg_rng_shuffle(rng, order, n);
         for (int64_t i = 0; i < n_chosen; i++)
@@ -46,7 +56,9 @@ eg_status eg__sample_uniform(eg_mutator *mutator, eg_rng *rng, eg__express_fn ex
     for (size_t i = 0; i < EG__MAX_DRAWS; i++) {
         EG_TRY(eg__sample_genes(mutator, rng, out)); /* in the place of those from before */
         EG_TRY(express(mutator, out));
-        if (eg__constraints_hold(mutator, out))
+        bool hold;
+        EG_TRY(eg__constraints_hold(mutator, out, &hold));
+        if (hold)
             return EG_OK;
     }
     return eg__constraints_fail(mutator, EG__MAX_DRAWS);

@@ -199,9 +199,14 @@ int64_t eg_value_choice_handle(eg_module *choice)
 
 /* ---- looking at one ---- */
 
+bool eg__is_whole(double value)
+{
+    return value == floor(value) && fabs(value) < 9007199254740992.0;
+}
+
 const char *eg__value_text(double value, char text[EG__NUMBER_TEXT_SIZE])
 {
-    if (value != floor(value) || fabs(value) >= EG__WHOLE_LIMIT)
+    if (!eg__is_whole(value))
         return eg__number_text(value, text);
     snprintf(text, EG__NUMBER_TEXT_SIZE, "%.0f", value);
     return text;

@@ -124,10 +124,21 @@ static eg_status check_depth(const eg_module *m)
     return EG_OK;
 }
 
+/* -1, all of them, is for constants: what is decided counts blocks. */
+static eg_status check_open_depth(const eg_module *depth)
+{
+    const eg__open_class *open = depth != NULL ? eg__open_class_of(depth) : NULL;
+    for (size_t i = 0; open != NULL && i < open->size(depth); i++)
+        EG_CHECK(open->value(depth, i) >= 0, EG_EINVAL,
+                 "Repeat: 'depth' is %g, expected at least 0 where it is decided", open->value(depth, i));
+    return EG_OK;
+}
+
 /* One without modules is to be filled by eg_append(). */
 static eg_status repeat_build(eg_module *self)
 {
-    return eg__repeat_size(self) > 0 ? check_depth(self) : EG_OK;
+    EG_TRY(eg__repeat_size(self) > 0 ? check_depth(self) : EG_OK);
+    return check_open_depth(eg__open_field(self, "depth"));
 }
 
 static eg_tensor *repeat_forward(eg_module *self, eg_tensor *const *in, size_t n_in)

@@ -171,7 +171,7 @@ eg_status eg__trainer_settle_memory(eg_trainer *t)
     eg__steps steps = steps_of(t);
     if (t->options.max_memory > 0)
         EG_TRY(eg__memory_fit(&steps, t->options.max_memory, &t->options.memory));
-    eg_mutator *mutator = eg_module_mutator(t->options.model);
+    eg_mutator *mutator = eg_mutable_mutator(t->options.model);
     if (mutator && t->options.memory == EG_MEMORY_LOW)
         eg_mutator_set_recompute(mutator, true);
     return EG_OK;
@@ -201,7 +201,7 @@ static eg_status begin_batch(eg_trainer *t, size_t batch)
 static eg_status end_batch(eg_trainer *t, size_t batch)
 {
     EG_TRY(log_step(t, batch));
-    EG_TRY(eg__visual_step(&t->visual, eg_module_mutator(t->options.model)));
+    EG_TRY(eg__visual_step(&t->visual, eg_mutable_mutator(t->options.model)));
     EACH_CALLBACK(t, on_batch_end, callback_, t->position.epoch, (int64_t)batch);
     return EG_OK;
 }

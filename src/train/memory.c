@@ -92,7 +92,7 @@ static eg_status run_steps(const eg__steps *steps)
     for (int i = 0, quiet = 0; i < STEPS && quiet < QUIET; i++) {
         EG_TRY(run_step(steps));
         eg__dry_result now = eg__dry_end_step(steps->ctx);
-        bool settled = now.taken == taken && !samples(eg_module_mutator(steps->model));
+        bool settled = now.taken == taken && !samples(eg_mutable_mutator(steps->model));
         quiet = now.reserved > most ? 0 : settled ? QUIET : quiet + 1;
         most = now.reserved;
         taken = now.taken;
@@ -117,7 +117,7 @@ static eg_status run_dry(const eg__steps *steps)
 
 static eg_status predict(const eg__steps *steps, size_t *reserved)
 {
-    eg_mutator *mutator = eg_module_mutator(steps->model);
+    eg_mutator *mutator = eg_mutable_mutator(steps->model);
     eg_decisions *decisions = mutator ? mutator->current : NULL, *own = mutator ? eg_decisions_new() : NULL;
     if (mutator && !own)
         return EG_ENOMEM;
@@ -138,7 +138,7 @@ static eg_status predict(const eg__steps *steps, size_t *reserved)
 
 eg_status eg__memory_predict(const eg__steps *steps, eg_memory memory, eg_memory_estimate *estimate)
 {
-    eg_mutator *mutator = eg_module_mutator(steps->model);
+    eg_mutator *mutator = eg_mutable_mutator(steps->model);
     bool recompute = mutator && mutator->recompute;
     *estimate = (eg_memory_estimate){0};
     EG_TRY(eg_module_walk_tensors(steps->model, count_tensor, estimate));

@@ -282,6 +282,11 @@ eg_status eg_search_enable_visualization(eg_search *s, const char *directory)
     return eg__visual_start(&s->visual, s->strategy->mutator, eg_dataset_shape(s->options.train), s->run, directory);
 }
 
+const char *eg_search_log_directory(const eg_search *s)
+{
+    return s ? s->visual.directory : NULL;
+}
+
 /* ---------------------------------------------------------------------------------------------- training */
 
 /* Step `batch` of epoch `epoch` takes one batch of the second half, which is gone through again and again on its own

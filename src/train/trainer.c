@@ -225,8 +225,8 @@ eg_meter_group *eg_trainer_epoch_meters(eg_trainer *t, bool validation)
 eg_status eg_trainer_enable_visualization(eg_trainer *t, const char *directory)
 {
     EG_CHECK(t, EG_EINVAL, "trainer is NULL");
-    return eg__visual_start(&t->visual, eg_module_mutator(t->options.model), eg_dataset_shape(t->options.train), t->run,
-                            directory);
+    return eg__visual_start(&t->visual, eg_mutable_mutator(t->options.model), eg_dataset_shape(t->options.train),
+                            t->run, directory);
 }
 
 const char *eg_trainer_log_directory(const eg_trainer *t)
@@ -237,7 +237,7 @@ const char *eg_trainer_log_directory(const eg_trainer *t)
 eg_status eg_trainer_export(eg_trainer *t, const char *path)
 {
     EG_CHECK(t && path, EG_EINVAL, "trainer or path is NULL");
-    eg_mutator *mutator = eg_module_mutator(t->options.model);
+    eg_mutator *mutator = eg_mutable_mutator(t->options.model);
     EG_CHECK(mutator, EG_EINVAL, "the model has no mutator, so there is no architecture to write to '%s'", path);
     eg_arch *arch = eg_mutator_export(mutator);
     eg_status status = arch ? eg_arch_save(arch, path) : eg_error_last()->code;

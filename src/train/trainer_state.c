@@ -22,7 +22,7 @@ eg_status eg__trainer_settings(eg_trainer *t)
 /* Those of now: the model may have got a mutator, or another one. */
 static json_t *settings_of(const eg_trainer *t)
 {
-    const eg_mutator *mutator = eg_module_mutator(t->options.model);
+    const eg_mutator *mutator = eg_mutable_mutator(t->options.model);
     json_t *settings = json_copy(t->settings);
     const char *own = t->options.cls && t->cls->name ? t->cls->name : "built-in";
     if (settings &&
@@ -68,7 +68,7 @@ static eg_status set_schedules(eg_trainer *t, const json_t *list)
 static eg_status save_parts(void *owner, eg_state *state, json_t *scalars)
 {
     eg_trainer *t = owner;
-    eg_mutator *mutator = eg_module_mutator(t->options.model);
+    eg_mutator *mutator = eg_mutable_mutator(t->options.model);
     EG_TRY(eg_module_state(t->options.model, "model.", state));
     EG_TRY(eg_optimizer_state(t->optimizer, "optimizer.", state));
     EG_TRY(mutator ? eg_mutator_state(mutator, "mutator.", state) : EG_OK);
@@ -81,7 +81,7 @@ static eg_status save_parts(void *owner, eg_state *state, json_t *scalars)
 static eg_status load_parts(void *owner, const eg_state *state, const json_t *scalars)
 {
     eg_trainer *t = owner;
-    eg_mutator *mutator = eg_module_mutator(t->options.model);
+    eg_mutator *mutator = eg_mutable_mutator(t->options.model);
     EG_TRY(eg_module_load_state(t->options.model, "model.", state, true));
     EG_TRY(mutator ? eg_mutator_load_state(mutator, "mutator.", state) : EG_OK);
     EG_TRY(t->cls->load ? t->cls->load(t, "trainer.", state) : EG_OK);

@@ -22,14 +22,16 @@ static eg_module *make_open(eg_context *ctx)
                                                    .depth = eg_value_choice(ctx, EG_VALUES(1, 2), .key = "depth"))));
 }
 
-static bool is_narrow(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+static eg_status is_narrow(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     (void)payload, (void)mutator;
-    return eg_decisions_get(decisions, "width")->weights[0] != 0;
+    *holds = eg_decisions_get(decisions, "width")->weights[0] != 0;
+    return EG_OK;
 }
 
 static eg_status use_open(eg_module *net, eg_mutator *mutator)
 {
+    EG_TRY(eg_mutator_choose_all(mutator));
     EG_TRY(eg_mutator_add_constraint(mutator, "narrow", is_narrow, NULL));
     EG_TRY(eg_mutator_reset(mutator));
     eg_arch *arch = eg_arch_parse("{\"width\": 2, \"depth\": 2, \"outer\": \"a\", \"inner\": \"p\"}");
@@ -86,7 +88,7 @@ static eg_status open_backward(void *payload)
 }
 
 static const alloc_row rows[] = {
-    {"eg_mutator_cost_of_arch eg_mutator_add_constraint", open_choices, true},
+    {"eg_mutator_choose_all eg_mutator_cost_of_arch eg_mutator_add_constraint", open_choices, true},
     {"eg_fixed_architecture (open fields)", open_fixed, true},
     {"eg_backward (open fields)", open_backward, true},
 };

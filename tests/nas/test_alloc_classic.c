@@ -33,7 +33,7 @@ static void check(void *payload)
 {
     world *w = payload;
     assert_int_equal(w->model->refs, 1);
-    assert_null(eg_module_mutator(w->model));
+    assert_null(eg_mutable_mutator(w->model));
     assert_null(eg_mutable_mutator(eg_module_find(w->model, "0.0.left")));
 }
 

@@ -50,7 +50,7 @@ static void check(void *payload)
 {
     world *w = payload;
     assert_int_equal(w->model->refs, 1);
-    assert_null(eg_module_mutator(w->model));
+    assert_null(eg_mutable_mutator(w->model));
     char *text = eg_module_text(w->model), *arch_text = eg_arch_text(w->arch);
     assert_true(text && arch_text);
     assert_string_equal(text, w->text);
@@ -467,12 +467,11 @@ static const alloc_table table = {.backend = "ref",
 static void test_complete(void **unused)
 {
     (void)unused;
-    alloc_check_complete(
-        &table, "nas.h",
-        "eg_mutable_class eg_mutable_mutator eg_layer_choice_at eg_module_mutator eg_darts_mutator_alpha "
-        /* those of test_alloc_classic.c */
-        "eg_input_choice_call eg_key_memo_new eg_mutator_graph eg_graph_text eg_classic_mutator_new "
-        "eg_get_and_apply_next_architecture");
+    alloc_check_complete(&table, "nas.h",
+                         "eg_mutable_class eg_mutable_mutator eg_layer_choice_at eg_darts_mutator_alpha "
+                         /* those of test_alloc_classic.c */
+                         "eg_input_choice_call eg_key_memo_new eg_mutator_graph eg_graph_text eg_classic_mutator_new "
+                         "eg_get_and_apply_next_architecture");
 }
 
 static int make_files(void **unused)

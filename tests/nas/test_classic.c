@@ -56,7 +56,7 @@ static void a_search_space_is_written_and_the_program_ends(void **state)
     assert_int_equal(eg_error_first()->code, EG_EDONE);
     assert_int_equal(eg_exit_status(NULL), 0); /* no failure: the program ends well */
     assert_recorded(EG_EDONE, "the search space was written to '");
-    assert_null(eg_module_mutator(net));
+    assert_null(eg_mutable_mutator(net));
     char *text = eg_search_space_text(net);
     check_file(path, text);
     eg_free(text);
@@ -152,7 +152,7 @@ static void descriptors(void **state)
     assert_refused(eg_get_and_apply_next_architecture(net), EG_EIO, "cannot read 'fd:");
     setenv("EG_TRIAL_PARAMETERS", "/nowhere/parameters", 1);
     assert_refused(eg_get_and_apply_next_architecture(net), EG_ENOENT, "/nowhere/parameters");
-    assert_null(eg_module_mutator(net)); /* nothing stays bound */
+    assert_null(eg_mutable_mutator(net)); /* nothing stays bound */
     eg_module_release(net);
 }
 

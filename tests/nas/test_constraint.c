@@ -40,17 +40,19 @@ typedef struct limit {
     size_t n, calls;
 } limit;
 
-static bool has_n_last(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+static eg_status has_n_last(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     limit *l = payload;
     l->calls++;
-    return count_last(mutator, decisions) == l->n;
+    *holds = count_last(mutator, decisions) == l->n;
+    return EG_OK;
 }
 
-static bool never(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+static eg_status never(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     (void)payload, (void)mutator, (void)decisions;
-    return false;
+    *holds = false;
+    return EG_OK;
 }
 
 static void samples_satisfy_them(void **state)
@@ -96,6 +98,31 @@ static void what_nothing_satisfies(void **state)
     assert_fails(eg_mutator_add_constraint(mutator, "x", NULL, NULL), EG_EINVAL, "no mutator, name or function");
     assert_fails(eg_mutator_add_constraint(NULL, "x", never, NULL), EG_EINVAL, "no mutator, name or function");
     eg_mutator_detach(mutator);
+    eg_module_release(net);
+}
+
+/* Lets `n` calls pass, none of which holds. */
+static eg_status fails_after(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
+{
+    (void)mutator, (void)decisions;
+    size_t *n = payload;
+    assert_false(*holds);
+    EG_CHECK(*n > 0, EG_EIO, "no meter to measure it with");
+    --*n;
+    return EG_OK;
+}
+
+static void a_failure_ends_the_sampling(void **state)
+{
+    eg_module *net = make_chain(*state);
+    for (size_t darts = 0; darts < 2; darts++) {
+        eg_mutator *mutator = darts ? eg_darts_mutator_new(net) : eg_random_mutator_new(net);
+        size_t left = 3;
+        assert_ok(eg_mutator_add_constraint(mutator, "measured", fails_after, &left));
+        assert_refused(eg_mutator_export(mutator), EG_EIO, "no meter to measure it with");
+        assert_int_equal(left, 0);
+        eg_mutator_detach(mutator);
+    }
     eg_module_release(net);
 }
 
@@ -184,13 +211,12 @@ static void evolution_stays_inside(void **state)
 }
 
 /* Allows one with two, and its repetition while it is judged. */
-static bool first_with_two(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+static eg_status first_with_two(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     size_t *found = payload;
-    if (*found >= 2 || count_last(mutator, decisions) != 2)
-        return false;
-    ++*found;
-    return true;
+    *holds = *found < 2 && count_last(mutator, decisions) == 2;
+    *found += *holds ? 1 : 0;
+    return EG_OK;
 }
 
 /* Found once, and then not again: the search ends with it. */
@@ -250,13 +276,14 @@ typedef struct budget {
     eg_shape input;
 } budget;
 
-static bool fits(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+static eg_status fits(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     const budget *b = payload;
     eg_network_cost cost;
-    eg_status status = eg_mutator_cost_of(mutator, decisions, &b->input, 1, &cost);
+    EG_TRY(eg_mutator_cost_of(mutator, decisions, &b->input, 1, &cost));
     eg_free(cost.path);
-    return status == EG_OK && cost.parameters <= b->parameters;
+    *holds = cost.parameters <= b->parameters;
+    return EG_OK;
 }
 
 static void a_budget(void **state)
@@ -285,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(samples_satisfy_them, setup, teardown),
         cmocka_unit_test_setup_teardown(what_nothing_satisfies, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_failure_ends_the_sampling, setup, teardown),
         cmocka_unit_test_setup_teardown(a_constraint_that_holds_draws_no_more, setup, teardown),
         cmocka_unit_test_setup_teardown(evolution_stays_inside, setup, teardown),
         cmocka_unit_test_setup_teardown(evolution_ends_when_nothing_more_is_allowed, setup, teardown),

@@ -69,7 +69,7 @@ static void values(void **state)
             assert_fails(eg_apply_arch(net, arch), EG_EINVAL, c->error);
             assert_int_equal(eg_layer_choice_size(eg_module_child_at(net, 0, NULL)), 3);
             assert_non_null(eg_layer_choice_at(eg_module_child_at(net, 0, NULL), 0));
-            assert_null(eg_module_mutator(net));
+            assert_null(eg_mutable_mutator(net));
         } else {
             assert_ok(eg_apply_arch(net, arch));
             assert_close(run_on_one(net), c->sum, 1e-5);
@@ -137,7 +137,7 @@ static void choices_give_way(void **state)
     assert_int_equal(eg_module_n_parameters(net), 3);
     assert_close(run_on_one(net), 11, 0);
     /* what stays needs no mutator, and says what it follows */
-    assert_null(eg_module_mutator(net));
+    assert_null(eg_mutable_mutator(net));
     assert_string_equal(((eg_input_choice *)p->merge)->fixed, "[\"left\", \"\"]");
     char *text = eg_module_text(net);
     assert_non_null(strstr(text, "key='merge', fixed='[\"left\", \"\"]')"));
@@ -177,7 +177,7 @@ static void a_mutator_decides_while_it_is_attached(void **state)
     assert_close(run_on_one(net), 10, 0);
     assert_fails(eg_apply_arch(net, arch), EG_EINVAL, "the model has a RandomMutator: let go of it with");
     eg_module *copy = eg_module_clone(net); /* follows no mutator, so what is fixed */
-    assert_null(eg_module_mutator(copy));
+    assert_null(eg_mutable_mutator(copy));
     assert_close(run_on_one(copy), 101, 0);
     eg_module_release(copy);
     eg_mutator_detach(mutator);

@@ -90,9 +90,9 @@ static void attaching_is_refused(void **state)
     assert_made(mutator);
     assert_refused(eg_darts_mutator_new(net), EG_EINVAL,
                    "has a RandomMutator already: detach it before attaching a DartsMutator");
-    assert_ptr_equal(eg_module_mutator(net), mutator);
+    assert_ptr_equal(eg_mutable_mutator(net), mutator);
     eg_mutator_detach(mutator);
-    assert_null(eg_module_mutator(net));
+    assert_null(eg_mutable_mutator(net));
     mutator = eg_darts_mutator_new(net);
     assert_made(mutator);
     eg_module *around = eg_sequential(ctx, EG_MODULES(eg_module_retain(net)));
@@ -141,7 +141,7 @@ static void a_model_outlives_and_is_outlived(void **state)
     eg_mutator *mutator = eg_random_mutator_new(net);
     eg_module *copy = eg_module_clone(net);
     assert_made(copy);
-    assert_null(eg_module_mutator(copy));
+    assert_null(eg_mutable_mutator(copy));
     eg_mutator *other = eg_random_mutator_new(copy);
     assert_made(other);
     eg_module_release(net); /* the mutator holds it */

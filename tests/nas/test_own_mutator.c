@@ -148,11 +148,12 @@ static void choosing_one(void **state)
 
 /* ---- constraints ---- */
 
-static bool is_last(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+static eg_status is_last(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     (void)mutator;
     const eg_decision *d = eg_decisions_get(decisions, "act");
-    return d->weights[d->n - 1] == *(const double *)payload;
+    *holds = d->weights[d->n - 1] == *(const double *)payload;
+    return EG_OK;
 }
 
 static void samples_satisfy_constraints(void **state)

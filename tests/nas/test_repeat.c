@@ -39,6 +39,8 @@ static void a_constant_depth(void **state)
     assert_refused(eg_repeat(ctx, EG_MODULES(make_gain(ctx, 2)), .depth = -2), EG_EINVAL, "'depth' is -2");
     assert_refused(eg_repeat(ctx, EG_MODULES(make_gain(ctx, 2)), .depth = eg_value_choice(ctx, EG_VALUES(1, 2))),
                    EG_EINVAL, "'depth' is 2, but there are 1 modules");
+    assert_refused(eg_repeat(ctx, EG_MODULES(make_gain(ctx, 2)), .depth = eg_value_choice(ctx, EG_VALUES(1, -1))),
+                   EG_EINVAL, "'depth' is -1, expected at least 0 where it is decided");
 }
 
 /* Filled in a loop: the names are those of EG_MODULES(), also beside the child that opens the depth. */

@@ -73,7 +73,7 @@ static void copies(eg_context *ctx, const char *input, outcome *o)
     eg_mutator *mutator = eg_random_mutator_new(net);
     eg_module *copy = eg_module_clone(net);
     say(o, "%s %s %s", copy != NULL ? "copied" : "refused", eg_mutable_key(((pick *)copy)->left),
-        eg_module_mutator(copy) == NULL ? "free" : "bound");
+        eg_mutable_mutator(copy) == NULL ? "free" : "bound");
     eg_module_release(copy);
     eg_mutator_detach(mutator);
     eg_module_release(net);

@@ -179,7 +179,7 @@ static void bad_options_are_refused(void **state)
     eg_strategy *strategy = eg_strategy_new(cls, net, optimizer, NULL, NULL);
     assert_refused(cls->choose(strategy), EG_EINVAL, "evaluate");
     eg_strategy_free(strategy);
-    assert_null(eg_module_mutator(net));
+    assert_null(eg_mutable_mutator(net));
     eg_optimizer_free(optimizer);
     eg_module_release(net);
 }

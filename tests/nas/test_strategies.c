@@ -67,7 +67,7 @@ static void random_is_applied(void **state)
         eg_module_release(copy);
         eg_arch_free(arch);
     }
-    assert_null(eg_module_mutator(net));
+    assert_null(eg_mutable_mutator(net));
     eg_module_release(net);
     eg_module_release(fresh);
     eg_context_free(ctx);
@@ -94,12 +94,12 @@ static void starting_is_refused(void **state)
     eg_module *plain = make_gain(ctx, 1);
     for (const eg_strategy_class *const *s = eg_strategies(); *s != NULL; s++) {
         assert_refused(eg_strategy_new(*s, plain, optimizer, NULL, NULL), EG_EINVAL, "the model has no open choice");
-        assert_null(eg_module_mutator(plain));
+        assert_null(eg_mutable_mutator(plain));
     }
     eg_module *inputs = eg_input_choice(ctx, .n_candidates = 2, .n_chosen = EG_N(1), .key = "in");
     assert_refused(eg_strategy_new(eg_strategy_find("darts"), inputs, optimizer, NULL, NULL), EG_EINVAL,
                    "no layer choice");
-    assert_null(eg_module_mutator(inputs));
+    assert_null(eg_mutable_mutator(inputs));
     eg_module_release(inputs);
     eg_strategy *strategy = eg_strategy_new(eg_strategy_find("darts"), net, optimizer, NULL, NULL);
     assert_made(strategy);

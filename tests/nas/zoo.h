@@ -49,7 +49,7 @@ static inline eg_module *zoo_plain_network(eg_module *supernet, const char *name
     eg_free(text);
     assert_ok(eg_apply_arch(net, parsed));
     eg_arch_free(parsed);
-    assert_null(eg_module_mutator(net));
+    assert_null(eg_mutable_mutator(net));
     return net;
 }
 

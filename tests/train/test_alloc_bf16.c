@@ -34,7 +34,7 @@ static void check(void *payload)
 {
     world *w = payload;
     assert_int_equal(w->model->refs, 1);
-    assert_null(eg_module_mutator(w->net));
+    assert_null(eg_mutable_mutator(w->net));
     assert_false(eg_is_recording(w->base.ctx));
     assert_int_equal(eg_context_precision(w->base.ctx), EG_BF16);
 }

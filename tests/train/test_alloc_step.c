@@ -53,7 +53,7 @@ static void check_module(eg_module *m, const char *expected)
     eg_free(text);
     assert_int_equal(m->refs, 1);
     assert_true(m->training);
-    assert_null(eg_module_mutator(m));
+    assert_null(eg_mutable_mutator(m));
 }
 
 static void check(void *payload)
@@ -401,7 +401,7 @@ static void test_complete(void **unused)
     (void)unused;
     alloc_check_complete(&table, "train.h",
                          "eg_trainer_model eg_trainer_optimizer eg_trainer_payload eg_trainer_loader "
-                         "eg_trainer_epoch_meters eg_trainer_log_directory");
+                         "eg_trainer_epoch_meters eg_trainer_log_directory eg_search_log_directory");
 }
 
 int main(void)

@@ -42,12 +42,13 @@ static void cancel_on_progress(void *payload, const eg_progress *progress)
         eg_context_cancel(p->ctx);
 }
 
-static bool is_small(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+static eg_status is_small(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     eg_network_cost cost;
-    eg_status status = eg_mutator_cost_of(mutator, decisions, &EG_SHAPE(1, 1, TOY_SIDE, TOY_SIDE), 1, &cost);
+    EG_TRY(eg_mutator_cost_of(mutator, decisions, &EG_SHAPE(1, 1, TOY_SIDE, TOY_SIDE), 1, &cost));
     eg_free(cost.path);
-    return status == EG_OK && cost.parameters <= *(const int64_t *)payload;
+    *holds = cost.parameters <= *(const int64_t *)payload;
+    return EG_OK;
 }
 
 static eg_status search(plan *p, const char *arch)

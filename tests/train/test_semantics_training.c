@@ -152,7 +152,7 @@ static void say_files(outcome *o, const char *directory)
 /* A new sample for each batch. */
 static eg_status sampling_step(eg_trainer *self, const eg_batch *batch)
 {
-    EG_TRY(eg_mutator_reset(eg_module_mutator(eg_trainer_model(self))));
+    EG_TRY(eg_mutator_reset(eg_mutable_mutator(eg_trainer_model(self))));
     return eg_trainer_step(self, batch);
 }
 
@@ -255,7 +255,9 @@ static void search_shown(eg_context *ctx, const char *input, outcome *o)
     eg_search *search = eg_search_new(ctx, net, data, .strategy = input, .epochs = 2, .batch_size = 4,
                                       .strategy_options = {.evaluations = 2, .population = 2});
     assert_made(search);
+    assert_null(eg_search_log_directory(search));
     assert_ok(eg_search_enable_visualization(search, directory));
+    assert_string_equal(eg_search_log_directory(search), directory);
     assert_ok(eg_search_run(search));
     say_files(o, directory);
     say_lines(o, temporary_path(directory, "log", path));

@@ -110,39 +110,6 @@ static eg_status check_options(const space_file *file, const eg_space_options *o
     return EG_OK;
 }
 
-/* Candidates [*begin, *end) of a choice: all where their outputs can be joined whatever they are, else as many as run;
- * of values the largest or the smallest one. */
-static void find_many(const eg_module *choice, bool smallest, size_t *begin, size_t *end)
-{
-    *begin = 0;
-    *end = eg__choice_size(choice);
-    if (eg_is_a(choice, &eg_layer_choice_class)) {
-        int reduction = ((const eg_layer_choice *)choice)->reduction;
-        *end = reduction == EG_CHOICE_SUM || reduction == EG_CHOICE_MEAN ? *end : 1;
-    } else if (eg_is_a(choice, &eg_value_choice_class)) {
-        for (size_t i = 1; i < *end; i++) {
-            bool larger = eg_value_choice_at(choice, i) > eg_value_choice_at(choice, *begin);
-            *begin = larger != smallest ? i : *begin;
-        }
-        *end = *begin + 1;
-    } else if (eg_input_choice_n_chosen(choice) >= 0) {
-        *end = (size_t)eg_input_choice_n_chosen(choice);
-    }
-}
-
-static eg_status choose_many(eg_mutator *mutator, eg_module *choice, bool smallest)
-{
-    size_t n = eg__choice_size(choice), begin, end;
-    find_many(choice, smallest, &begin, &end);
-    bool *mask = eg__calloc(n, sizeof(*mask));
-    if (mask == NULL)
-        return EG_ENOMEM;
-    memset(mask + begin, true, (end - begin) * sizeof(*mask));
-    eg_status status = eg_decisions_set_mask(mutator->current, eg_mutable_key(choice), mask, n);
-    free(mask);
-    return status;
-}
-
 static eg_status check_output(eg_module *model, const space_file *file)
 {
     eg_shape batch = {.ndim = file->input.ndim + 1, .dims = {1}};
@@ -161,23 +128,18 @@ static eg_status check_output(eg_module *model, const space_file *file)
     return EG_OK;
 }
 
-/* Runs the model on shapes alone, with as many candidates as there can be. */
-static eg_status check_with(eg_mutator *mutator, const space_file *file, bool smallest)
-{
-    for (size_t i = 0; i < mutator->n_mutables; i++)
-        EG_TRY(eg__is_choice(mutator->mutables[i]) ? choose_many(mutator, mutator->mutables[i], smallest) : EG_OK);
-    return check_output(mutator->model, file);
-}
-
+/* Runs the model on shapes alone, with as many candidates as can run together whatever they give: with the largest
+ * values, and with the smallest. */
 static eg_status check_model(eg_module *model, const space_file *file)
 {
+    static const eg__extent extents[] = {EG__JOINED, EG__JOINED_SMALLEST};
     eg_mutator *mutator = eg_mutator_attach(&eg_mutator_base_class, sizeof(eg_mutator), NULL, model);
-    eg_status status = mutator != NULL ? check_with(mutator, file, false) : eg_error_last()->code;
-    bool values = false;
-    for (size_t i = 0; status == EG_OK && i < mutator->n_mutables && !values; i++)
-        values = eg_is_a(mutator->mutables[i], &eg_value_choice_class);
-    if (status == EG_OK && values)
-        status = check_with(mutator, file, true);
+    eg_status status = mutator != NULL ? EG_OK : eg_error_last()->code;
+    for (size_t i = 0; i < EG_COUNT(extents) && status == EG_OK; i++) {
+        status = eg__decide_each(mutator, extents[i], mutator->current);
+        if (status == EG_OK)
+            status = check_output(model, file);
+    }
     eg_mutator_detach(mutator);
     return status;
 }

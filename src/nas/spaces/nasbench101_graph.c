@@ -145,7 +145,7 @@ eg_status eg_nasbench101_check(const eg_arch *arch)
 }
 
 /* As eg_nasbench101_check(), of all that a sampler draws: nothing is said about what does not pass. */
-static bool is_in_benchmark(void *payload, eg_mutator *mutator, const eg_decisions *decisions)
+static eg_status is_in_benchmark(void *payload, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     (void)payload, (void)mutator;
     eg__nb101_graph g = {.n = EG__NB101_VERTICES};
@@ -154,12 +154,13 @@ static bool is_in_benchmark(void *payload, eg_mutator *mutator, const eg_decisio
         double taken[EG__NB101_VERTICES];
         snprintf(key, sizeof(key), "input%zu", v);
         const eg_decision *inputs = eg_decisions_get(decisions, key);
-        if (inputs == NULL || inputs->n != v || eg__decision_read(inputs, taken) != EG_OK)
-            return false;
+        EG_CHECK(inputs != NULL && inputs->n == v, EG_EINVAL, "'%s' is no choice of NAS-Bench-101's cell", key);
+        EG_TRY(eg__decision_read(inputs, taken));
         for (size_t w = 0; w < v; w++)
             g.edge[w][v] = taken[w] != 0;
     }
-    return eg__nb101_prune(&g) && count_edges(&g) <= MAX_EDGES;
+    *holds = eg__nb101_prune(&g) && count_edges(&g) <= MAX_EDGES;
+    return EG_OK;
 }
 
 const eg_constraint eg__nb101_constraint = {"NAS-Bench-101", is_in_benchmark, NULL};

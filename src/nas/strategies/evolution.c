@@ -93,8 +93,9 @@ static eg_status check_new(evolution *e, const eg_decisions *genes, bool *fresh)
     eg_decisions *decisions = express(e, genes);
     if (decisions == NULL)
         return eg_error_last()->code;
-    *fresh = eg__constraints_hold(e->strategy->mutator, decisions);
-    eg_status status = *fresh ? check_unseen(e, decisions, fresh) : EG_OK;
+    eg_status status = eg__constraints_hold(e->strategy->mutator, decisions, fresh);
+    if (status == EG_OK && *fresh)
+        status = check_unseen(e, decisions, fresh);
     eg_decisions_free(decisions);
     return status;
 }
@@ -111,10 +112,11 @@ static eg_status make_uniform(evolution *e, eg_decisions *out)
         eg_decisions *decisions = express(e, out);
         if (decisions == NULL)
             return eg_error_last()->code;
-        bool good = eg__constraints_hold(mutator, decisions);
+        bool good;
+        eg_status status = eg__constraints_hold(mutator, decisions, &good);
         eg_decisions_free(decisions);
-        if (good)
-            return EG_OK;
+        if (status != EG_OK || good)
+            return status;
     }
     e->exhausted = e->n > 0;
     return e->exhausted ? EG_OK : eg__constraints_fail(mutator, EG__MAX_DRAWS);
