@@ -537,6 +537,7 @@ typedef struct eg_space_options {
     double drop_path;         /**< stochastic depth, while training */
     /** textnas: inputs (L) are words 0 .. vocabulary-1 (0: padding), float32 or int64; 0 = inputs are numbers */
     int64_t vocabulary;
+    const char *file; /**< of eg_space_from_json(): what messages call it; NULL = by the name in it. Lent */
 } eg_space_options;
 /** A search space: one file in src/nas/spaces and one line in its table. */
 typedef struct eg_space {

@@ -178,18 +178,23 @@ bool space_data(const char *text, eg_shape *input, int64_t *classes);
 
 typedef struct network_options {
     const char *space;
-    char *space_text; /* of a file, else NULL; of network_options_of() it is for free() */
+    const char *space_file; /* what messages call a file */
+    char *space_text;       /* of a file, else NULL; of network_options_of() it is for free() */
     int64_t channels, layers;
     eg_shape input;
     int64_t classes;
 } network_options;
 /** The network options of a run.json. */
 eg_status network_options_of(const json_t *run, const char *directory, network_options *out);
+/** Fails for '--channels' and '--layers' beside a file. */
+eg_status check_file_options(const network_options *options);
 eg_module *build_network(eg_context *ctx, const network_options *options);
 /** The network of an architecture: a plain model. */
 eg_module *build_fixed(eg_context *ctx, const network_options *options, const eg_arch *arch);
 /** Adds "params" and "macs" of a plain model (or of a supernet whose mutator decides). */
 eg_status add_costs(json_t *result, eg_module *model, eg_shape input);
+/** Writes the graph of a supernet into a directory, which is made: graph.json and an event file of TensorBoard's. */
+eg_status save_graph(eg_module *model, eg_shape input, const char *directory);
 
 /* ---- memory ---- */
 

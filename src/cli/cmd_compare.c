@@ -51,6 +51,9 @@ static eg_status load_side(side *s)
     free(path);
     EG_CHECK(json_is_object(arch), EG_EFORMAT, "'%s/arch.json' is missing or no architecture", s->directory);
     json_object_set_new(s->result, "arch", arch);
+    json_t *run = load_run(s->directory);
+    json_object_set(s->result, "data", json_object_get(run, "data"));
+    json_decref(run);
     return EG_OK;
 }
 
@@ -80,20 +83,54 @@ static void format_decision(const side *s, const char *key, char *text, size_t s
     free(shown);
 }
 
+static const json_t *arch_of(const side *s)
+{
+    return json_object_get(s->result, "arch");
+}
+
+/* A row for each decision that either of them has. */
+static void print_decisions(const side *sides)
+{
+    char text[SIDES][64];
+    const char *key;
+    json_t *value;
+    for (int of = 0; of < SIDES; of++) {
+        json_object_foreach((json_t *)(uintptr_t)arch_of(&sides[of]), key, value)
+        {
+            if (of > 0 && json_object_get(arch_of(&sides[0]), key))
+                continue;
+            for (int i = 0; i < SIDES; i++)
+                format_decision(&sides[i], key, text[i], sizeof text[i]);
+            print_row(key, text);
+        }
+    }
+}
+
+/* What both should have in common. */
+static void print_text(const side *sides, const char *key)
+{
+    char text[SIDES][64];
+    for (int i = 0; i < SIDES; i++) {
+        const char *value = json_string_value(json_object_get(sides[i].result, key));
+        snprintf(text[i], sizeof text[i], "%s", value ? value : "-");
+    }
+    print_row(key, text);
+}
+
+static bool differ(const side *sides, const char *key)
+{
+    return !json_equal(json_object_get(sides[0].result, key), json_object_get(sides[1].result, key));
+}
+
 static void print_table(const side *sides)
 {
     char text[SIDES][64];
     for (int i = 0; i < SIDES; i++)
         snprintf(text[i], sizeof text[i], "%s", sides[i].directory);
     print_row("", text);
-    const char *key;
-    json_t *value;
-    json_object_foreach(json_object_get(sides[0].result, "arch"), key, value)
-    {
-        for (int i = 0; i < SIDES; i++)
-            format_decision(&sides[i], key, text[i], sizeof text[i]);
-        print_row(key, text);
-    }
+    print_text(sides, "space");
+    print_text(sides, "data");
+    print_decisions(sides);
     for (int i = 0; i < SIDES; i++)
         snprintf(text[i], sizeof text[i], "%.1f k",
                  json_number_value(json_object_get(sides[i].result, "params")) / 1e3);
@@ -105,6 +142,10 @@ static void print_table(const side *sides)
         snprintf(text[i], sizeof text[i], "%.2f %%",
                  100 * json_number_value(json_object_get(sides[i].result, "test_accuracy")));
     print_row("test accuracy", text);
+    if (differ(sides, "data"))
+        printf("\nnote: they were measured on different data\n");
+    else if (differ(sides, "space"))
+        printf("\nnote: they are of different spaces\n");
 }
 
 static int compare_run(const command *self, void *args, bool *given)

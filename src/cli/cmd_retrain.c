@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct retrain_args {
-    const char *run, *space, *arch, *data, *out, *max_memory, *precision;
+    const char *run, *space, *space_file, *arch, *data, *out, *max_memory, *precision;
     int64_t epochs, batch, subset, seed, threads, workers, channels, layers;
     double lr, weight_decay, label_smoothing, checkpoint_seconds;
     bool augment, resume, json;
@@ -94,12 +94,27 @@ static eg_status train(eg_context *ctx, const retrain_args *a, eg_module *model,
     return status;
 }
 
+/* What programs need besides the weights. A network that JSON has no words for is no failed training. */
+static eg_status save_structure(eg_module *model, const char *directory)
+{
+    char *path = path_join(directory, "model.json");
+    eg_status status = path ? eg_module_save_json(model, path) : EG_ENOMEM;
+    free(path);
+    if (status != EG_EUNSUPPORTED)
+        return status;
+    fprintf(stderr, "engraft retrain: no model.json, with which programs load the network: %s\n",
+            eg_error_first()->message);
+    eg_error_clear();
+    return EG_OK;
+}
+
 static eg_status measure(eg_module *model, eg_dataset *test, const retrain_args *a, json_t *result)
 {
     char *path = path_join(a->out, "model.safetensors");
     eg_status status = path ? eg_module_save(model, path) : EG_ENOMEM;
     free(path);
     EG_TRY(status);
+    EG_TRY(save_structure(model, a->out));
     double accuracy = eg_evaluate(model, test, 256);
     if (isnan(accuracy))
         return eg_error_last()->code;
@@ -110,6 +125,7 @@ static eg_status measure(eg_module *model, eg_dataset *test, const retrain_args 
 static eg_module *make_network(eg_context *ctx, const retrain_args *a, const eg_arch *arch, const eg_dataset *data)
 {
     network_options network = {.space = a->space,
+                               .space_file = a->space_file,
                                .space_text = a->space_text,
                                .channels = a->channels,
                                .layers = a->layers,
@@ -289,6 +305,7 @@ static int check_usage(const command *self, const retrain_args *a, const bool *g
 /* The space of the run itself when it goes on, else that of the search, or the one named. */
 static eg_status find_space(retrain_args *a, bool named, const json_t *own, const json_t *search)
 {
+    a->space_file = a->space;
     if (own || named || !search)
         EG_TRY(take_space(&a->space, named, own, a->out, &a->space_text));
     else
@@ -338,7 +355,8 @@ const command retrain_command = {
         "epochs,\n"
         "batch, subset, learning rate, precision and threads are this command's own. An option that is given goes "
         "first.\n"
-        "Writes DIR/model.safetensors. Ctrl-C stops it with everything saved; --resume goes on, to the same bits.",
+        "Writes DIR/model.safetensors, and DIR/model.json for eg_module_load_json(). Ctrl-C stops it with everything "
+        "saved; --resume goes on, to the same bits.",
     .options = options,
     .args_size = sizeof(retrain_args),
     .run = retrain_run,

@@ -3,15 +3,18 @@
  */
 #include "cli/cli.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct search_args {
-    const char *space, *data, *strategy, *out, *choice, *max_params, *max_macs, *memory, *max_memory, *precision;
+    const char *space, *space_file, *data, *strategy, *out, *choice, *max_params, *max_macs, *memory, *max_memory;
+    const char *precision;
     int64_t epochs, batch, subset, seed, threads, workers, channels, layers, evaluations;
     double lr, arch_lr, warmup, checkpoint_seconds;
-    bool resume, json, epochs_given, space_given;
-    char *space_text; /* of a file; NULL = built in */
+    bool visualize, resume, json, space_given;
+    bool named[MAX_OPTIONS]; /* on the command line */
+    char *space_text;        /* of a file; NULL = built in */
 } search_args;
 
 #define ROW(...) OPTION(search_args, __VA_ARGS__)
@@ -59,6 +62,8 @@ static const option_spec options[] = {
     ROW(INT, workers, "workers", "N", "threads that make batches", .max = 64, .initial = "1"),
     ROW(REAL, checkpoint_seconds, "checkpoint-seconds", "X", "time between checkpoints within an epoch, at least",
         .above_min = true, .initial = "20"),
+    ROW(FLAG, visualize, "visualize", NULL, "write the supernet's graph for TensorBoard, and each step's decisions",
+        .flags = 0),
     ROW(FLAG, resume, "resume", NULL, "go on with the run in --out; its options are known", .flags = 0),
     ROW(FLAG, json, "json", NULL, "print the result as one JSON object: arch, seconds, run, ..", .flags = 0),
     {.name = NULL},
@@ -67,6 +72,7 @@ static const option_spec options[] = {
 static eg_module *make_supernet(eg_context *ctx, const search_args *a, const eg_dataset *data)
 {
     network_options network = {.space = a->space,
+                               .space_file = a->space_file,
                                .space_text = a->space_text,
                                .channels = a->channels,
                                .layers = a->layers,
@@ -98,13 +104,19 @@ static eg_status run_search(eg_context *ctx, const search_args *a, eg_module *mo
 {
     progress p = progress_start();
     eg_search *search = make_search(ctx, a, model, data, &p);
-    eg_status status = search ? eg_search_run(search) : eg_error_last()->code;
+    eg_status status = search ? EG_OK : eg_error_last()->code;
+    if (status == EG_OK && a->visualize)
+        status = eg_search_enable_visualization(search, NULL);
+    if (status == EG_OK)
+        status = eg_search_run(search);
     progress_end(&p);
     char *text = status == EG_OK ? eg_arch_text(eg_search_arch(search)) : NULL;
     if (text)
         json_object_set_new(result, "arch", json_loads(text, 0, NULL));
     else if (status == EG_OK)
         status = eg_error_last()->code;
+    if (status == EG_OK && !isnan(eg_search_accuracy(search)))
+        json_object_set_new(result, "validation_accuracy", json_real(eg_search_accuracy(search)));
     json_object_set_new(result, "seconds", json_real(whole_milliseconds(eg_search_seconds(search))));
     eg_free(text);
     eg_search_free(search);
@@ -187,8 +199,35 @@ static void print_result(const search_args *a, const json_t *result, const json_
         length--;
     putchar('\n');
     print_scalars(result);
-    printf("%-14s %.*s/arch.json\n", "architecture", length, a->out);
-    printf("%-14s engraft retrain --run %.*s --out %.*s-retrained\n", "next", length, a->out, length, a->out);
+    printf("%-20s %.*s/arch.json\n", "architecture", length, a->out);
+    printf("%-20s engraft retrain --run %.*s --out %.*s-retrained\n", "next", length, a->out, length, a->out);
+}
+
+/* What only some strategies read. */
+static const struct {
+    const char *option, *strategies; /* NULL: all that train */
+} readers[] = {
+    {"epochs", NULL},     {"lr", NULL},        {"max-memory", NULL},    {"memory", "darts"},
+    {"arch-lr", "darts"}, {"warmup", "darts"}, {"evaluations", "spos"}, {"choice", "spos"},
+};
+
+static void warn_without_effect(const command *self, const search_args *a)
+{
+    bool trains = !eg_strategy_find(a->strategy)->no_training;
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        size_t k = 0;
+        while (strcmp(self->options[k].name, readers[i].option) != 0)
+            k++;
+        const char *of = readers[i].strategies;
+        if (!a->named[k] || (trains && (!of || strcmp(of, a->strategy) == 0)))
+            continue;
+        if (trains)
+            fprintf(stderr, "engraft %s: '--%s' has no effect with strategy '%s'\n", self->name, readers[i].option,
+                    a->strategy);
+        else
+            fprintf(stderr, "engraft %s: strategy '%s' trains nothing: '--%s' has no effect\n", self->name, a->strategy,
+                    readers[i].option);
+    }
 }
 
 /* With everything about the run known. */
@@ -201,9 +240,7 @@ static int search_in(const command *self, search_args *a)
         json_object_set_new(result, "epochs", json_integer((json_int_t)a->epochs));
     json_t *mutables = NULL;
     a->data = spec;
-    if (a->epochs_given && eg_strategy_find(a->strategy)->no_training)
-        fprintf(stderr, "engraft %s: strategy '%s' trains nothing: '--epochs' has no effect\n", self->name,
-                a->strategy);
+    warn_without_effect(self, a);
     eg_status status = ctx ? EG_OK : eg_error_last()->code;
     if (ctx && !(spec && result))
         status = eg_fail(EG_ENOMEM, "no memory to start (or a text that is no UTF-8)");
@@ -229,9 +266,9 @@ static int search_run(const command *self, void *args, bool *given)
     search_args *a = args;
     int exit_status;
     eg_error_clear();
-    for (size_t i = 0; self->options[i].name; i++)
-        a->epochs_given = a->epochs_given || (given[i] && strcmp(self->options[i].name, "epochs") == 0);
+    memcpy(a->named, given, sizeof a->named);
     a->space_given = a->space != NULL;
+    a->space_file = a->space_given ? a->space : "space.json"; /* that of the run */
     json_t *known = load_run_to_resume(a->out, a->resume);
     if (a->resume && a->out && !a->space && !known && eg_error_last()->code == EG_OK)
         no_run_to_resume(a->out);

@@ -7,9 +7,9 @@
 #include <string.h>
 
 typedef struct show_args {
-    const char *space, *run, *data, *input, *precision;
+    const char *space, *run, *data, *input, *precision, *graph;
     int64_t classes, channels, layers, batch, threads;
-    bool memory, as_file, expand, json;
+    bool tree, memory, as_file, expand, json;
 } show_args;
 
 #define ROW(...) OPTION(show_args, __VA_ARGS__)
@@ -51,6 +51,9 @@ static const option_spec options[] = {
         .initial = "0", .shown = "the space's own"),
     ROW(INT, layers, "layers", "N", "layers (cells) of the space", .flags = OPTION_INHERITED, .max = 1024,
         .initial = "0", .shown = "the space's own"),
+    ROW(FLAG, tree, "tree", NULL, "show the tree of modules as well", .flags = 0),
+    ROW(TEXT, graph, "graph", "DIR", "also write the supernet's graph there: graph.json, and a file for TensorBoard",
+        .flags = 0),
     ROW(FLAG, memory, "memory", NULL, "show what training steps take in memory, and nothing else", .flags = 0),
     ROW(INT, batch, "batch", "N", "samples a step, for --memory", .max = 65536, .initial = "0",
         .shown = "the run's, or 64"),
@@ -109,12 +112,9 @@ static eg_status describe(eg_module *model, const eg_arch *arch, eg_shape input,
 }
 
 /* The costs come last, where they are seen whatever the length of the rest. */
-static void print_description(const json_t *result, eg_module *model)
+static void print_description(const json_t *result)
 {
     const json_t *mutables = json_object_get(result, "mutables");
-    char *tree = eg_module_text(model);
-    printf("%s\n", tree ? tree : "");
-    eg_free(tree);
     size_t i;
     json_t *mutable;
     bool found = false; /* an architecture: some choice is decided */
@@ -165,7 +165,8 @@ static eg_status find_network(eg_context *ctx, const show_args *a, const json_t 
 {
     if (run)
         return network_options_of(run, a->run, network);
-    *network = (network_options){.space = a->space, .channels = a->channels, .layers = a->layers};
+    *network =
+        (network_options){.space = a->space, .space_file = a->space, .channels = a->channels, .layers = a->layers};
     if (eg_space_is_file(a->space) && !(network->space_text = read_text(a->space)))
         return eg_error_last()->code;
     return find_data(ctx, a, network);
@@ -219,8 +220,15 @@ static eg_status show_description(eg_module *model, const eg_arch *arch, const n
         result ? describe(model, arch, network->input, result) : eg_fail(EG_ENOMEM, "no memory for the result");
     if (status == EG_OK && a->json)
         status = print_json(json_incref(result)) == EXIT_OK ? EG_OK : eg_fail(EG_EIO, "cannot print");
-    else if (status == EG_OK)
-        print_description(result, model);
+    else if (status == EG_OK) {
+        char *tree = a->tree ? eg_module_text(model) : NULL;
+        if (tree)
+            printf("%s\n", tree);
+        eg_free(tree);
+        print_description(result);
+        if (a->graph)
+            printf("%-20s %s/graph.json\n", "graph", a->graph);
+    }
     json_decref(result);
     return status;
 }
@@ -232,6 +240,7 @@ static eg_status show_file(eg_context *ctx, const network_options *network, cons
                                .classes = network->classes,
                                .channels = network->channels,
                                .layers = network->layers};
+    EG_TRY(check_file_options(network));
     char *text = eg_space_json(ctx, network->space, &wanted, a->expand);
     if (!text)
         return eg_error_last()->code;
@@ -246,7 +255,9 @@ static eg_status show_network(eg_context *ctx, const show_args *a, const json_t 
     eg_arch *arch = file_exists(path) ? eg_arch_load(path) : NULL;
     eg_status status = arch || !file_exists(path) ? EG_OK : eg_error_last()->code;
     eg_module *model = status == EG_OK ? build_network(ctx, network) : NULL;
-    if (model)
+    if (model && a->graph)
+        status = save_graph(model, network->input, a->graph);
+    if (model && status == EG_OK)
         status = a->memory ? show_memory(model, arch, network, a, run) : show_description(model, arch, network, a);
     else if (status == EG_OK)
         status = eg_error_last()->code;
@@ -279,6 +290,8 @@ static const char *find_contradiction(const show_args *a)
         return "'--batch', '--threads' and '--precision' go with '--memory'";
     if (a->as_file && (a->run || a->memory || a->json))
         return "'--as-file' goes with '--space', and without '--memory' and '--json'";
+    if ((a->tree || a->graph) && (a->memory || a->as_file))
+        return "'--tree' and '--graph' go without '--memory' and '--as-file'";
     return a->expand && !a->as_file ? "'--expand' goes with '--as-file'" : NULL;
 }
 
@@ -305,7 +318,7 @@ static int show_run(const command *self, void *args, bool *given)
 const command show_command = {
     .name = "show",
     .synopsis = "(--space NAME | --run DIR) [OPTIONS]",
-    .summary = "show a space or a run: modules, choices, parameters, MACs",
+    .summary = "show a space or a run: choices, parameters, MACs, modules",
     .details = "Costs are of the network that was found, or of the whole supernet with every candidate running.",
     .options = options,
     .args_size = sizeof(show_args),

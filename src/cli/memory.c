@@ -107,6 +107,14 @@ eg_status predict_retraining(eg_module *model, const network_options *network, s
     return status;
 }
 
+/* Whether a row is that of '--memory low' where there is nothing to save. */
+static bool same_as_normal(const json_t *list, size_t k)
+{
+    const json_t *row = json_array_get(list, k), *before = k > 0 ? json_array_get(list, k - 1) : NULL;
+    return json_equal(json_object_get(row, "step"), json_object_get(before, "step")) &&
+           json_equal(json_object_get(row, "total"), json_object_get(before, "total"));
+}
+
 void print_memory(const json_t *list)
 {
     static const char *const columns[] = {"parameters", "gradients", "optimizer", "activations", "total"};
@@ -116,6 +124,8 @@ void print_memory(const json_t *list)
     putchar('\n');
     for (size_t k = 0; k < json_array_size(list); k++) {
         const json_t *row = json_array_get(list, k);
+        if (same_as_normal(list, k))
+            continue;
         printf("%-10s %-8s %6lld", json_string_value(json_object_get(row, "step")),
                json_string_value(json_object_get(row, "memory")),
                (long long)json_integer_value(json_object_get(row, "batch")));

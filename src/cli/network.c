@@ -4,13 +4,21 @@
 #include "cli/cli.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 eg_status check_space(const char *name)
 {
     if (eg_space_is_file(name))
         return EG_OK; /* it is read later: a run that goes on does without */
-    return eg_space_find(name) ? EG_OK : eg_error_last()->code;
+    if (eg_space_find(name))
+        return EG_OK;
+    char reason[256];
+    snprintf(reason, sizeof reason, "%s", eg_error_last()->message);
+    eg_error_clear();
+    bool file = strchr(name, '.') || file_exists(name);
+    return eg_fail(EG_ENOENT, "%s (%s)", reason,
+                   file ? "the name of a space's file ends in .json" : "'engraft spaces' lists them");
 }
 
 eg_status check_data(const char *spec)
@@ -43,7 +51,7 @@ eg_status network_options_of(const json_t *run, const char *directory, network_o
     const char *space = json_string_value(json_object_get(run, "space"));
     const json_t *dims = json_object_get(run, "input");
     EG_CHECK(space, EG_EFORMAT, "'%s/run.json' names no space", directory);
-    *out = (network_options){.space = space};
+    *out = (network_options){.space = space, .space_file = space};
     EG_TRY(get_int(run, directory, "channels", &out->channels));
     EG_TRY(get_int(run, directory, "layers", &out->layers));
     EG_TRY(get_int(run, directory, "classes", &out->classes));
@@ -55,13 +63,24 @@ eg_status network_options_of(const json_t *run, const char *directory, network_o
     return run_space(run, directory, space, &out->space_text);
 }
 
+eg_status check_file_options(const network_options *o)
+{
+    EG_CHECK(!o->space_text || (o->channels == 0 && o->layers == 0), EG_EINVAL,
+             "'--%s' is no option of a space in a file: edit '%s' itself", o->channels != 0 ? "channels" : "layers",
+             o->space_file);
+    return EG_OK;
+}
+
 eg_module *build_network(eg_context *ctx, const network_options *o)
 {
+    if (check_file_options(o) != EG_OK)
+        return NULL;
     eg_space_options options = {.struct_size = sizeof(eg_space_options),
                                 .input = o->input,
                                 .classes = o->classes,
                                 .channels = o->channels,
-                                .layers = o->layers};
+                                .layers = o->layers,
+                                .file = o->space_file};
     return o->space_text ? eg_space_from_json(ctx, o->space_text, &options) : eg_space_build(ctx, o->space, &options);
 }
 
@@ -75,10 +94,16 @@ eg_module *build_fixed(eg_context *ctx, const network_options *options, const eg
     return model;
 }
 
+static eg_shape batch_of(eg_shape sample, int64_t n)
+{
+    eg_shape batch = {.ndim = sample.ndim + 1, .dims = {n}};
+    memcpy(&batch.dims[1], sample.dims, (size_t)sample.ndim * sizeof sample.dims[0]);
+    return batch;
+}
+
 eg_status add_costs(json_t *result, eg_module *model, eg_shape input)
 {
-    eg_shape batch = {.ndim = input.ndim + 1, .dims = {1}};
-    memcpy(&batch.dims[1], input.dims, (size_t)input.ndim * sizeof input.dims[0]);
+    eg_shape batch = batch_of(input, 1);
     eg_trace *trace = eg_trace_new(model, &batch, 1);
     if (!trace)
         return eg_error_last()->code;
@@ -86,4 +111,19 @@ eg_status add_costs(json_t *result, eg_module *model, eg_shape input)
                  json_object_set_new(result, "macs", json_integer((json_int_t)eg_trace_macs(trace)));
     eg_trace_free(trace);
     return failed ? eg_fail(EG_ENOMEM, "no memory for the result") : EG_OK;
+}
+
+eg_status save_graph(eg_module *model, eg_shape input, const char *directory)
+{
+    eg_shape batch = batch_of(input, 2);
+    eg_mutator *mutator = eg_mutator_attach(&eg_mutator_base_class, sizeof(eg_mutator), NULL, model);
+    eg_graph *graph = mutator ? eg_mutator_graph(mutator, &batch, 1) : NULL;
+    char *path = graph ? path_join(directory, "graph.json") : NULL;
+    eg_status status = path ? eg_graph_save_event(graph, directory) : eg_error_last()->code;
+    if (status == EG_OK)
+        status = eg_graph_save(graph, path);
+    free(path);
+    eg_graph_free(graph);
+    eg_mutator_detach(mutator);
+    return status;
 }

@@ -26,10 +26,10 @@ void print_scalars(const json_t *object)
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
         if (json_is_string(value))
-            printf("%-14s %s\n", key, json_string_value(value));
+            printf("%-20s %s\n", key, json_string_value(value));
         else if (json_is_integer(value))
-            printf("%-14s %" JSON_INTEGER_FORMAT "\n", key, json_integer_value(value));
+            printf("%-20s %" JSON_INTEGER_FORMAT "\n", key, json_integer_value(value));
         else if (json_is_real(value))
-            printf("%-14s %.4f\n", key, json_real_value(value));
+            printf("%-20s %.4f\n", key, json_real_value(value));
     }
 }

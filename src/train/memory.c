@@ -164,7 +164,11 @@ enum { TEXT_SIZE = 32 };
 static const char *size_text(size_t bytes, char text[TEXT_SIZE])
 {
     double megabytes = (double)bytes / (1 << 20);
-    if (megabytes < 1024)
+    if (bytes < 1024)
+        snprintf(text, TEXT_SIZE, "%zu bytes", bytes);
+    else if (bytes < (1 << 20))
+        snprintf(text, TEXT_SIZE, "%.1f KiB", (double)bytes / 1024);
+    else if (megabytes < 1024)
         snprintf(text, TEXT_SIZE, "%.*f MiB", megabytes < 10, megabytes);
     else
         snprintf(text, TEXT_SIZE, "%.2f GiB", megabytes / 1024);

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #define DEFAULT_BATCH 64
 #define DEFAULT_LR 0.025
@@ -51,6 +52,24 @@ static eg_status measure_candidate(eg_search *s, double *accuracy)
     return status;
 }
 
+/* With what it was: the decisions in force. */
+static eg_status report_candidate(const eg_search *s, size_t index, double accuracy)
+{
+    eg_mutator *mutator = s->strategy->mutator;
+    if (!s->run)
+        return EG_OK;
+    eg_arch *arch = eg_mutator_export_decisions(mutator, mutator->current);
+    char *text = arch ? eg_arch_text(arch) : NULL;
+    eg_status status = text ? EG_OK : eg_error_last()->code;
+    if (text)
+        status = eg__event(s->run, "candidate",
+                           json_pack("{s:I, s:f, s:o}", "index", (json_int_t)index, "accuracy", accuracy, "arch",
+                                     eg__json_parse(text, strlen(text), "an architecture")));
+    eg_free(text);
+    eg_arch_free(arch);
+    return status;
+}
+
 static eg_status host_evaluate(void *payload, double *accuracy)
 {
     eg_search *s = payload;
@@ -62,8 +81,7 @@ static eg_status host_evaluate(void *payload, double *accuracy)
     EG_TRY(measure_candidate(s, accuracy));
     EG_TRY(eg__grow(&s->known, &s->known_capacity, s->n_known + 1, sizeof *s->known));
     s->known[s->n_known++] = *accuracy;
-    EG_TRY(
-        eg__event(s->run, "candidate", json_pack("{s:I, s:f}", "index", (json_int_t)question, "accuracy", *accuracy)));
+    EG_TRY(report_candidate(s, question, *accuracy));
     return eg__search_save_when_due(s);
 }
 
@@ -415,6 +433,14 @@ eg_status eg_search_run(eg_search *s)
 double eg_search_seconds(const eg_search *s)
 {
     return s ? eg__clock_read(&s->clock) : 0;
+}
+
+double eg_search_accuracy(const eg_search *s)
+{
+    double best = NAN;
+    for (size_t i = 0; s && s->arch && i < s->n_known; i++)
+        best = isnan(best) || s->known[i] > best ? s->known[i] : best;
+    return best;
 }
 
 const eg_arch *eg_search_arch(const eg_search *s)

@@ -149,7 +149,10 @@ static void test_text_output(void **state)
     json_decref(show);
     o = engraft("show --space cells --channels 4 --layers 2");
     expect_status("show", &o, 0);
-    expect_part("show", o.out, "LayerChoice");
+    assert_null(strstr(o.out, "LayerChoice"));
+    outcome_free(o);
+    o = engraft("show --space cells --channels 4 --layers 2 --tree");
+    expect_part("show --tree", o.out, "LayerChoice");
     expect_part("show", o.out, "params");
     outcome_free(o);
 }
@@ -240,6 +243,9 @@ static void test_wrong_use(void **state)
         {"search --lr nan", "'--lr'"},
         {"search --space", "engraft search: option '--space' needs a value"},
         {"search --space cell --out x", "did you mean 'cells'?"},
+        {"show --space nope", "there is no space 'nope' ('engraft spaces' lists them)"},
+        {"show --space mine.jsn", "there is no space 'mine.jsn' (the name of a space's file ends in .json)"},
+        {"show --space cells --graph x --memory", "'--tree' and '--graph' go without"},
         {"search --space cells --strategy dart --out x", "'darts'"},
         {"search --choice best", "'evolution'"},
         {"search --out x", "option '--space NAME' is missing"},

@@ -23,13 +23,17 @@ static void test_show(void **state)
     outcome o = engraft("show --space cells --memory --batch 16 --threads 1");
     assert_int_equal(o.status, 0);
     expect_part("show --memory", o.out, "activations        total");
+    expect_part("show --memory", o.out, "darts      low ");
+    assert_null(strstr(o.out, "spos       low ")); /* it would change nothing */
     free(o.out), free(o.err);
 }
 
 static void test_limits(void **state)
 {
     (void)state;
-    engraft_fails(SEARCH "--strategy darts --out @/small --max-memory 100K", 1, "are allowed: no batch would fit");
+    engraft_fails(SEARCH "--strategy darts --out @/small --max-memory 100K", 1,
+                  "100.0 KiB are allowed: no batch would fit");
+    engraft_fails(SEARCH "--strategy darts --out @/small --max-memory 10", 1, "10 bytes are allowed: no batch");
     char path[TEMPORARY_PATH_SIZE];
     assert_int_not_equal(access(temporary_path(directory, "small", path), F_OK), 0);
     json_decref(engraft_json(SEARCH "--strategy random --out @/any --max-memory 100K --json")); /* trains nothing */

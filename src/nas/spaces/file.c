@@ -164,11 +164,15 @@ eg_module *eg_space_from_json(eg_context *ctx, const char *json, const eg_space_
 {
     if (ctx == NULL || json == NULL)
         return eg__null(__func__, ctx == NULL ? "context" : "text");
-    json_t *parsed = eg__json_parse(json, strlen(json), "space");
+    eg_space_options own = {.file = NULL};
+    if (options != NULL && eg__options_copy(&own, sizeof(own), options) != EG_OK)
+        return NULL;
+    json_t *parsed = eg__json_parse(json, strlen(json), own.file != NULL ? own.file : "space");
     space_file file = {0};
     eg_module *model = parsed != NULL && read_file(parsed, &file) == EG_OK ? build_file(ctx, &file, options) : NULL;
+    const char *called = own.file != NULL ? own.file : file.name != NULL ? file.name : "";
     if (parsed != NULL && model == NULL)
-        eg__fail_prefix(eg_error_last()->code, "space '%s'", file.name != NULL ? file.name : "");
+        eg__fail_prefix(eg_error_last()->code, "space '%s'", called);
     json_decref(parsed);
     return model;
 }
@@ -179,7 +183,7 @@ static json_t *read_json(const char *path)
     size_t size;
     if (eg__file_read(path, EG__JSON_MAX_FILE, &text, &size) != EG_OK)
         return NULL;
-    json_t *json = eg__json_parse(text, size, "space");
+    json_t *json = eg__json_parse(text, size, path);
     eg_free(text);
     return json;
 }
@@ -190,7 +194,7 @@ static eg_module *load(eg_context *ctx, const char *path, const eg_space_options
 {
     *json = read_json(path);
     eg_module *model = *json != NULL && read_file(*json, file) == EG_OK ? build_file(ctx, file, options) : NULL;
-    if (model == NULL && eg_error_last()->code != EG_ENOENT && eg_error_last()->code != EG_EIO)
+    if (model == NULL && *json != NULL)
         eg__fail_prefix(eg_error_last()->code, "space '%s'", path);
     return model;
 }
