@@ -346,8 +346,11 @@ static eg_status spoil(eg_trainer *self, int64_t epoch)
             status = eg_trainer_step(self, &batch);
         eg_tape_end(tape);
         EG_TRY(status);
-        if (b == 1)
-            EG_TRY(eg_init_constant(eg_module_tensor(eg_trainer_model(self), "4.bias"), (double)NAN));
+        if (b == 1) {
+            eg_tensor *bias = eg_module_tensor(eg_trainer_model(self), "4.bias");
+            *(float *)eg_tensor_data(bias) = NAN;
+            eg_tensor_touch(bias);
+        }
         EG_TRY(eg_trainer_batch_end(self, b));
     }
     return EG_OK;
