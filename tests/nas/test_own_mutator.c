@@ -15,10 +15,11 @@ static int teardown(void **state)
     return 0;
 }
 
-/* What the next sample is like. */
+typedef enum sample_mode { COMPLETE, WITHOUT_ACT, SHORT, NO_VALUE, TWO_VALUES, TENSOR } sample_mode;
+
 typedef struct biased {
     eg_mutator base;
-    enum { COMPLETE, WITHOUT_ACT, SHORT, NO_VALUE, TWO_VALUES, TENSOR } mode;
+    sample_mode mode; /* what the next sample is like */
     size_t draws;
 } biased;
 
@@ -84,7 +85,7 @@ static void incomplete_samples_are_refused(void **state)
         [NO_VALUE] = "sample_search of 'Biased': the decision for 'act' has 0 values, expected one",
         [TWO_VALUES] = "sample_search of 'Biased': the decision for 'act' has 2 values, expected one",
         [TENSOR] = "sample_search of 'Biased': 'act' is decided by a tensor, expected one value"};
-    for (int mode = WITHOUT_ACT; mode <= TENSOR; mode++) {
+    for (sample_mode mode = WITHOUT_ACT; mode <= TENSOR; mode++) {
         b->mode = mode;
         assert_fails(eg_mutator_reset(&b->base), EG_EINVAL, messages[mode]);
         assert_ptr_equal(b->base.current, before);
