@@ -224,6 +224,8 @@ extern const eg_strategy_class eg__random_strategy_class, eg__darts_strategy_cla
 
 /* ---- spaces ---- */
 
+/** What a space file calls its format. */
+#define EG__SPACE_FORMAT "engraft-space/1"
 /** Limits of the data that a space is for: numbers of a sample, classes. */
 enum { EG__SPACE_MAX_FEATURES = 1 << 24, EG__SPACE_MAX_CLASSES = 1 << 20 };
 /** Limits of the options of a space, and so of what a file may ask of its network's class. */

@@ -10,6 +10,11 @@
  * count as more modules than its file has, where some stand in several places: as many as its walks would meet. */
 enum { EG__JSON_MAX_LIST = 4096, EG__JSON_MAX_MODULES = 1 << 20, EG__JSON_MAX_DEPTH = 64, EG__JSON_MAX_FILE = 1 << 26 };
 
+/** A whole number without a point: 2, not 2.0. NULL for want of memory, and for what JSON has no number for; no failure
+ *  is recorded, here and below. */
+json_t *eg__number_json(double value);
+/** [3, 32, 32]. */
+json_t *eg__shape_json(const eg_shape *shape);
 /** Adds the fields that have not their defaults to an object. */
 eg_status eg__fields_to_json(const eg_module *m, json_t *object);
 /** Puts a value into a field of a prototype: texts stay those of the JSON value, a list of texts is to be freed. `path`

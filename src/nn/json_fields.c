@@ -13,8 +13,7 @@
 
 /* ---- writing ---- */
 
-/* Whole numbers without a point: 2, not 2.0. */
-static json_t *number_json(double value)
+json_t *eg__number_json(double value)
 {
     if (value == floor(value) && fabs(value) < 1e15)
         return json_integer((json_int_t)value);
@@ -27,7 +26,7 @@ static json_t *hw_json(eg_hw value)
     return h == w ? json_integer(h) : json_pack("[I, I]", h, w);
 }
 
-static json_t *shape_json(const eg_shape *shape)
+json_t *eg__shape_json(const eg_shape *shape)
 {
     json_t *list = json_array();
     for (int d = 0; d < shape->ndim; d++) {
@@ -72,11 +71,11 @@ static json_t *field_json(const eg_module *m, const eg_field *field)
     case EG_FIELD_HW:
         return hw_json(VALUE(eg_hw, m, field));
     case EG_FIELD_SHAPE:
-        return shape_json(&VALUE(eg_shape, m, field));
+        return eg__shape_json(&VALUE(eg_shape, m, field));
     case EG_FIELD_FLOAT:
-        return number_json(VALUE(double, m, field));
+        return eg__number_json(VALUE(double, m, field));
     case EG_FIELD_OPT_FLOAT:
-        return number_json(VALUE(eg_opt_f64, m, field).value);
+        return eg__number_json(VALUE(eg_opt_f64, m, field).value);
     case EG_FIELD_BOOL:
         return json_boolean(VALUE(bool, m, field));
     case EG_FIELD_ENUM:

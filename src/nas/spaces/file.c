@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char format_name[] = "engraft-space/1";
-
 /* What a file says, lent from its JSON. */
 typedef struct space_file {
     const char *name, *help, *source;
@@ -79,8 +77,8 @@ static eg_status read_file(const json_t *json, space_file *out)
     EG_TRY(check_members(json));
     const char *format, *schema;
     EG_TRY(read_text(json, "format", &format));
-    EG_CHECK(format != NULL && strcmp(format, format_name) == 0, EG_EFORMAT, "'format' is '%s', expected '%s'",
-             format != NULL ? format : "", format_name);
+    EG_CHECK(format != NULL && strcmp(format, EG__SPACE_FORMAT) == 0, EG_EFORMAT, "'format' is '%s', expected '%s'",
+             format != NULL ? format : "", EG__SPACE_FORMAT);
     EG_TRY(read_text(json, "$schema", &schema));
     EG_TRY(read_text(json, "name", &out->name));
     EG_TRY(read_text(json, "help", &out->help));
@@ -221,27 +219,16 @@ static eg_status put_text(json_t *object, const char *key, const char *text)
     return text != NULL ? put(object, key, json_string(text)) : EG_OK;
 }
 
-static json_t *shape_json(eg_shape shape)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < shape.ndim; i++)
-        json_array_append_new(list, json_integer((json_int_t)shape.dims[i]));
-    if (json_array_size(list) == (size_t)shape.ndim)
-        return list;
-    json_decref(list);
-    return NULL;
-}
-
 static eg_status write_file(const space_file *file, eg_module *model, bool expand, json_t *object)
 {
     json_t *text = eg__module_to_json(model, expand);
     if (text == NULL)
         return eg_error_last()->code;
-    eg_status status = put_text(object, "format", format_name);
+    eg_status status = put_text(object, "format", EG__SPACE_FORMAT);
     status = status == EG_OK ? put_text(object, "name", file->name) : status;
     status = status == EG_OK ? put_text(object, "help", file->help) : status;
     status = status == EG_OK ? put_text(object, "source", file->source) : status;
-    status = status == EG_OK ? put(object, "input", shape_json(file->input)) : status;
+    status = status == EG_OK ? put(object, "input", eg__shape_json(&file->input)) : status;
     status = status == EG_OK ? put(object, "classes", json_integer((json_int_t)file->classes)) : status;
     if (status == EG_OK)
         return put(object, "model", text);

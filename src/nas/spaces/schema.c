@@ -2,8 +2,8 @@
  * nas/spaces/schema.c - what a file of a space may hold, as a JSON Schema, from the tables of the classes' fields.
  */
 #include "nas/internal.h"
+#include "nn/json.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,11 +16,6 @@ static json_t *with(json_t *object, const char *key, json_t *value)
         json_decref(value);
     json_decref(object);
     return NULL;
-}
-
-static json_t *number(double value)
-{
-    return value == floor(value) && fabs(value) < 1e15 ? json_integer((json_int_t)value) : json_real(value);
 }
 
 static json_t *of_type(const char *type)
@@ -41,9 +36,9 @@ static json_t *ranged(const eg_field *field, const char *type)
     json_t *schema = of_type(type);
     bool hw = field->type == EG_FIELD_HW, any = field->min == 0 && field->max == 0, open = field->max <= field->min;
     if (hw || !any)
-        schema = with(schema, "minimum", number(field->min));
+        schema = with(schema, "minimum", eg__number_json(field->min));
     if ((hw || !any) && !open)
-        schema = with(schema, "maximum", number(field->max));
+        schema = with(schema, "maximum", eg__number_json(field->max));
     return schema;
 }
 
@@ -120,7 +115,7 @@ static json_t *field_schema(const eg_field *field)
         schema = with(schema, "description", json_string(field->help));
     if (field->def != 0 && field->type == EG_FIELD_ENUM)
         return with(schema, "default", json_string(field->values[(int)field->def]));
-    return field->def != 0 ? with(schema, "default", number(field->def)) : schema;
+    return field->def != 0 ? with(schema, "default", eg__number_json(field->def)) : schema;
 }
 
 static json_t *class_schema(const eg_class *cls)
@@ -192,7 +187,7 @@ static json_t *definitions(const eg_context *ctx)
 static json_t *file_properties(void)
 {
     json_t *p = with(json_object(), "$schema", of_type("string"));
-    p = with(p, "format", json_pack("{s:s}", "const", "engraft-space/1"));
+    p = with(p, "format", json_pack("{s:s}", "const", EG__SPACE_FORMAT));
     p = with(p, "name", of_type("string"));
     p = with(p, "help", of_type("string"));
     p = with(p, "source", described(of_type("string"), "where it comes from: a paper"));

@@ -246,9 +246,10 @@ static bool is_pointwise(const eg__window *win)
     return win->groups == 1;
 }
 
-/* Convolutions that our own kernel (cpu/conv_rows.c) runs faster forward than oneDNN 2.6 does on AVX2, 1.1 to 1.5 times
- * at 16 to 512 channels, on one thread and on two. Not those with few inputs (0.6 to 0.8 times at 3), narrow images, or
- * output channels of which the last vector is alone while there are few: 0.8 to 0.95 times at 24, 1.3 at 40. */
+/* Convolutions that our own kernel (cpu/conv_rows.c) runs forward at least as fast as oneDNN 2.6 does on AVX2: 1.1 to
+ * 1.4 times on one thread at 16 to 512 channels, on two threads 0.97 times at 16 channels and up to 1.4. Not those with
+ * few inputs (0.6 to 0.8 times at 3), narrow images, or output channels of which the last vector is alone while there
+ * are few: 0.8 to 0.95 times at 24, 1.3 at 40. */
 static bool fits_rows(const eg__window *win, const eg_tensor *x, const eg_tensor *y)
 {
     int64_t channels = x->shape.dims[1], out = y->shape.dims[1], width = y->shape.dims[3];
