@@ -3,8 +3,8 @@
  *
  * Mutables (layer_choice, input_choice, value_choice, mutable_scope) mark what is open. A mutator walks a model, binds
  * itself to its mutables and decides, at each forward pass, which candidates run. An architecture is the record of
- * decisions: key -> name, index, list or weights. apply_fixed_architecture turns the supernet into a plain network with
- * its weights.
+ * decisions: key -> name, index, number, list or weights. apply_fixed_architecture turns the supernet into a plain
+ * network with its weights.
  */
 #ifndef ENGRAFT_NAS_H
 #define ENGRAFT_NAS_H
@@ -442,7 +442,7 @@ typedef struct eg_darts_mutator {
     size_t n_choices;
 } eg_darts_mutator;
 EG_API extern const eg_mutator_class eg_darts_mutator_class;
-/** As eg_mutator_attach(). */
+/** As eg_mutator_attach(); also EINVAL for a model with a value choice. */
 EG_API eg_mutator *eg_darts_mutator_new(eg_module *model);
 /** The weights (alphas) of a layer choice, by key. Lent. NULL: ENOENT when there is no such layer choice; EINVAL for
  * NULL and for a mutator of another kind. */
@@ -459,7 +459,8 @@ typedef struct eg_fixed_options {
     bool not_strict; /**< keys in the architecture that the model lacks are allowed */
     bool quiet;      /**< no log lines */
     /** Where the caller holds the model: receives the chosen candidate (and its reference in place of the model's) when
-     *  the model itself is a layer choice. NULL: such a choice stays, with that candidate only. */
+     *  the model itself is a layer choice. NULL: such a choice stays, with that candidate only. Not used
+     *  with a `part` below the model. */
     eg_module **root;
     /** Dotted path of the part of the model to be changed, "cells.0"; NULL = all of it. Of a module in several places
      *  the first path counts. The architecture is that of the whole model and is checked as such. */
@@ -531,7 +532,7 @@ EG_API eg_status eg_report_final_result(eg_mutator *mutator, double value);
 /** What a space needs to know to build a network for a data set. */
 typedef struct eg_space_options {
     size_t struct_size;
-    eg_shape input; /**< (C, H, W) */
+    eg_shape input; /**< of a sample: (C, H, W); any shape where the space has any_input or is a file */
     int64_t classes;
     int64_t channels, layers; /**< 0 = the space's own */
     double drop_path;         /**< stochastic depth, while training */
@@ -574,7 +575,7 @@ EG_API eg_module *eg_space_from_json(eg_context *ctx, const char *json, const eg
  *  `expand`: with all children of all modules, to be edited. NULL: as eg_space_build() and eg_module_json(). */
 EG_API char *eg_space_json(eg_context *ctx, const char *name, const eg_space_options *options, bool expand);
 /** A JSON Schema (draft 2020-12) of such files, with all classes that the context knows, for eg_free(). ENOMEM; EINVAL
- *  for NULL, and for classes whose names are no UTF-8. */
+ *  for NULL, and for fields whose help is no UTF-8. */
 EG_API char *eg_space_schema(eg_context *ctx);
 /** Makes the classes of choices, and those that the spaces are made of, known to the context, as
  *  eg_context_register_class() does; where a class of the program's own has the name of a space's, that one stays.

@@ -300,7 +300,8 @@ EG_API eg_status eg_search_run(eg_search *search);
  * Lent. */
 EG_API const eg_arch *eg_search_arch(const eg_search *search);
 /** The best accuracy (0 .. 1) that was measured for the choice, on up to 2000 samples of the half that is held out and
- *  with the shared weights: that of the architecture found. NaN where the strategy measures none (darts, random). */
+ *  with the shared weights: that of the architecture found. NaN where the strategy measures none (darts, random),
+ * before eg_search_run() has succeeded, and for NULL. */
 EG_API double eg_search_accuracy(const eg_search *search);
 /** Predicts the peak of the training steps of the strategy as eg_trainer_memory() does; of a strategy that samples,
  * over the first of its paths, up to 96, as a long search meets them. EINVAL for one that trains nothing. */

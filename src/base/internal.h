@@ -129,7 +129,10 @@ double eg__now(void); /* monotonic seconds */
 
 /** Parses a text; EFORMAT with `what` (a path), line and column. */
 json_t *eg__json_parse(const char *text, size_t size, const char *what);
-json_t *eg__json_read(const char *path);
+/** The same of a file of at most `max` bytes, 0 = any. */
+json_t *eg__json_read(const char *path, size_t max);
+/** Adds to a list, which is NULL once an item failed (nothing is recorded). Both are taken over. */
+json_t *eg__json_append(json_t *list, json_t *item);
 /** Sorted keys, 2-space indent, final newline; real numbers in the fewest digits that read back; for eg_free. */
 char *eg__json_text(const json_t *json);
 eg_status eg__json_write(const json_t *json, const char *path);

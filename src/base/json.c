@@ -20,11 +20,20 @@ json_t *eg__json_parse(const char *text, size_t size, const char *what)
     return NULL;
 }
 
-json_t *eg__json_read(const char *path)
+json_t *eg__json_append(json_t *list, json_t *item)
+{
+    if (list == NULL)
+        json_decref(item);
+    else if (json_array_append_new(list, item) != 0)
+        json_decref(list), list = NULL;
+    return list;
+}
+
+json_t *eg__json_read(const char *path, size_t max)
 {
     char *text;
     size_t size;
-    if (eg__file_read(path, 0, &text, &size) != EG_OK)
+    if (eg__file_read(path, max, &text, &size) != EG_OK)
         return NULL;
     json_t *json = eg__json_parse(text, size, path);
     eg_free(text);

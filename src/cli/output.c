@@ -4,7 +4,6 @@
 #include "cli/cli.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 int print_json(json_t *object)
 {

@@ -304,8 +304,7 @@ eg_status eg_loader_next(eg_loader *loader, eg_batch *batch)
     if (l->taken >= l->n_batches)
         return EG_OK;
     size_t length = batch_length(l, l->taken);
-    eg_shape shape = {.ndim = l->dataset->shape.ndim + 1, .dims = {(int64_t)length}};
-    memcpy(shape.dims + 1, l->dataset->shape.dims, (size_t)l->dataset->shape.ndim * sizeof *shape.dims);
+    eg_shape shape = eg__batch_shape(l->dataset->shape, (int64_t)length);
     eg_tensor *x = eg_empty(l->dataset->ctx, EG_F32, shape, EG_LAYOUT_DEFAULT);
     eg_tensor *y = eg_empty(l->dataset->ctx, EG_I64, EG_SHAPE((int64_t)length), EG_LAYOUT_DEFAULT);
     if (!x || !y)

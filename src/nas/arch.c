@@ -104,7 +104,7 @@ eg_arch *eg_arch_load(const char *path)
 {
     if (path == NULL)
         return eg__null(__func__, "path");
-    return checked(eg__json_read(path), path);
+    return checked(eg__json_read(path, 0), path);
 }
 
 eg_status eg_arch_save(const eg_arch *arch, const char *path)

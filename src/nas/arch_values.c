@@ -43,23 +43,13 @@ json_t *eg__candidate_json(const eg_module *choice, size_t i)
     return eg__is_whole(value) ? json_integer((json_int_t)value) : json_real(value);
 }
 
-/* Adds to a list; both are taken over on failure, then NULL. */
-static json_t *append(json_t *list, json_t *item)
-{
-    if (list == NULL)
-        json_decref(item);
-    else if (json_array_append_new(list, item) != 0)
-        json_decref(list), list = NULL;
-    return list;
-}
-
 static json_t *chosen_json(const eg_module *choice, const double *weights, size_t n)
 {
     bool names = has_names(choice);
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
         if (weights[i] != 0)
-            list = append(list, names ? json_string(eg__choice_name(choice, i)) : json_integer((json_int_t)i));
+            list = eg__json_append(list, names ? json_string(eg__choice_name(choice, i)) : json_integer((json_int_t)i));
     }
     if (list == NULL || json_array_size(list) != 1)
         return list;
@@ -106,7 +96,7 @@ json_t *eg__decision_json(const eg_module *choice, const eg_decision *decision)
     }
     json_t *value = plain ? chosen_json(choice, weights, decision->n) : json_array();
     for (size_t i = 0; i < decision->n && !plain; i++)
-        value = append(value, json_real(weights[i]));
+        value = eg__json_append(value, json_real(weights[i]));
     free(weights);
     if (value == NULL)
         eg_fail(EG_ENOMEM, "out of memory, or a name or weight of '%s' that JSON cannot hold", key);
@@ -212,13 +202,7 @@ static eg_status parse_value(const eg_module *choice, const json_t *value, eg_de
     char names[300];
     if (!json_is_number(value) || i == n)
         return fail_value(choice, value, list_names(choice, names, sizeof(names)));
-    bool *mask = eg__calloc(n, sizeof(*mask));
-    if (mask == NULL)
-        return EG_ENOMEM;
-    mask[i] = true;
-    eg_status status = eg_decisions_set_mask(out, eg_mutable_key(choice), mask, n);
-    free(mask);
-    return status;
+    return eg_decisions_choose(out, choice, i);
 }
 
 eg_status eg__decision_parse(const eg_module *choice, const json_t *value, eg_decisions *out)

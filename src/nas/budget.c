@@ -4,15 +4,12 @@
 #include "nas/internal.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* Of a batch of one. */
 static eg_status find_cost(const eg_strategy *self, eg_mutator *mutator, const eg_decisions *decisions,
-                      eg_network_cost *cost)
+                           eg_network_cost *cost)
 {
-    const eg_shape *sample = &self->options.input;
-    eg_shape input = {.dims = {1}, .ndim = sample->ndim + 1};
-    memcpy(input.dims + 1, sample->dims, (size_t)sample->ndim * sizeof(*sample->dims));
+    eg_shape input = eg__batch_shape(self->options.input, 1);
     eg_status status = eg_mutator_cost_of(mutator, decisions, &input, 1, cost);
     eg_free(cost->path);
     return status;

@@ -210,7 +210,7 @@ static json_t *read_descriptor(int descriptor, const char *place)
 static json_t *read_place(const char *place)
 {
     int descriptor = descriptor_of(place);
-    return descriptor >= 0 ? read_descriptor(descriptor, place) : eg__json_read(place);
+    return descriptor >= 0 ? read_descriptor(descriptor, place) : eg__json_read(place, MAX_PARAMETERS);
 }
 
 /* Adds a line, by one write where the system lets it, so that lines of several writers do not mix. */

@@ -45,10 +45,7 @@ void eg__constraints_free(eg_constraints *constraints)
 static eg_status ask(const struct item *item, eg_mutator *mutator, const eg_decisions *decisions, bool *holds)
 {
     *holds = false;
-    eg_status status = item->holds(item->payload, mutator, decisions, holds);
-    if (status != EG_OK && eg_error_last()->code == EG_OK)
-        return eg_fail(status, "constraint '%s' failed without a message", item->name);
-    return status;
+    return eg__fail_silent(item->holds(item->payload, mutator, decisions, holds), "constraint function", item->name);
 }
 
 eg_status eg__constraints_hold(eg_mutator *mutator, const eg_decisions *decisions, bool *hold)

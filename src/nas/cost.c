@@ -3,8 +3,6 @@
  */
 #include "nas/internal.h"
 
-#include <string.h>
-
 /* Each path once, in the order of its first operation. */
 static char *path_of(const eg_trace *trace)
 {

@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static eg_status check_no_more(const eg_mutator *mutator, const eg_decisions *decisions)
 {

@@ -193,11 +193,10 @@ static bool recomputes(const pass *p)
 eg_tensor *eg__decision_follow(const eg_decision *decision, const eg_module *choice, eg_tensor *const *in, size_t n_in,
                                eg_tensor **mask)
 {
-    bool layer = eg_is_a(choice, &eg_layer_choice_class);
     pass p = {choice, reduction_of(choice), decision, in, n_in};
     size_t n = eg__choice_size(choice);
     if (decision->n != n) {
-        eg_fail(EG_EINVAL, "%s choice '%s': the decision has %zu entries, expected %zu", layer ? "layer" : "input",
+        eg_fail(EG_EINVAL, "%s choice '%s': the decision has %zu entries, expected %zu", eg__kind_word(choice),
                 eg_mutable_key(choice), decision->n, n);
         return NULL;
     }

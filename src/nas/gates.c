@@ -8,7 +8,6 @@
  */
 #include "nas/internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -149,9 +149,10 @@ static eg_status add_nodes(builder *b, const eg_trace *trace, const eg_shape *in
 static eg_status add_step(void *payload, const eg_module *m, const char *name)
 {
     json_t *path = payload;
+    EG_CHECK(eg__is_utf8(name), EG_EINVAL, "cannot write '%s' into a graph: it is no valid UTF-8", name);
     const char *type = m != NULL ? m->cls->name : "";
     EG_CHECK(json_array_append_new(path, json_pack("{s:s, s:s}", "type", type, "name", name)) == 0, EG_ENOMEM,
-             "out of memory, or '%s' is no valid UTF-8", name);
+             "out of memory");
     return EG_OK;
 }
 
@@ -168,12 +169,13 @@ static json_t *paths_of(json_t *mutables, const char *key)
 static eg_status add_mutable(builder *b, eg_module *m)
 {
     const char *key = eg_mutable_key(m);
+    EG_CHECK(eg__is_utf8(key), EG_EINVAL, "cannot write '%s' into a graph: it is no valid UTF-8", key);
     const eg_module *end = NULL;
     json_t *path = json_array();
     eg_status status = path != NULL ? walk_path(b->model, eg_mutable_name(m), add_step, path, &end)
                                     : eg_fail(EG_ENOMEM, "out of memory");
     if (status == EG_OK && end == m && json_array_append(paths_of(b->graph->mutables, key), path) != 0)
-        status = eg_fail(EG_ENOMEM, "out of memory, or '%s' is no UTF-8", key);
+        status = eg_fail(EG_ENOMEM, "out of memory");
     json_decref(path);
     return status;
 }

@@ -5,7 +5,6 @@
 
 #include "graph.pb-c.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

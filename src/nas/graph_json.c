@@ -23,23 +23,13 @@ static char *base64(const char *text)
     return out;
 }
 
-/* Lists of which an item failed are NULL. */
-static json_t *append(json_t *list, json_t *item)
-{
-    if (list == NULL)
-        json_decref(item);
-    else if (json_array_append_new(list, item) != 0)
-        json_decref(list), list = NULL;
-    return list;
-}
-
 static json_t *shape_json(eg_shape shape)
 {
     json_t *dims = json_array();
     for (int i = 0; i < shape.ndim; i++) {
         char size[24]; /* 64-bit numbers are text */
         snprintf(size, sizeof(size), "%" PRId64, shape.dims[i]);
-        dims = append(dims, json_pack("{s:s}", "size", size));
+        dims = eg__json_append(dims, json_pack("{s:s}", "size", size));
     }
     return dims != NULL ? json_pack("{s:{s:[{s:o}]}}", "list", "shape", "dim", dims) : NULL;
 }
@@ -48,12 +38,13 @@ static json_t *node_json(const eg__graph_node *node)
 {
     json_t *inputs = json_array(), *shape = shape_json(node->shape), *json = NULL;
     for (size_t i = 0; i < node->n_inputs; i++)
-        inputs = append(inputs, json_string(node->inputs[i]));
+        inputs = eg__json_append(inputs, json_string(node->inputs[i]));
     char *text = node->attributes != NULL ? base64(node->attributes) : NULL;
     if (inputs != NULL && shape != NULL && (text != NULL || node->attributes == NULL)) {
         json_t *value = text != NULL ? json_pack("{s:s}", "s", text) : NULL;
-        json = json_pack("{s:s, s:s, s:O, s:{s:O, s:o*}}", "name", node->name, "op", node->op, "input", inputs, "attr",
-                         "_output_shapes", shape, "attr", value);
+        if (text == NULL || value != NULL)
+            json = json_pack("{s:s, s:s, s:O, s:{s:O, s:o*}}", "name", node->name, "op", node->op, "input", inputs,
+                             "attr", "_output_shapes", shape, "attr", value);
     }
     json_decref(inputs);
     json_decref(shape);
@@ -65,7 +56,7 @@ static json_t *graph_json(const eg_graph *graph)
 {
     json_t *nodes = json_array();
     for (size_t i = 0; i < graph->n_nodes; i++)
-        nodes = append(nodes, node_json(&graph->nodes[i]));
+        nodes = eg__json_append(nodes, node_json(&graph->nodes[i]));
     json_t *json = nodes != NULL ? json_pack("{s:o, s:{s:i}, s:O}", "node", nodes, "versions", "producer",
                                              EG__GRAPH_PRODUCER, "mutable", graph->mutables)
                                  : NULL;

@@ -234,7 +234,6 @@ enum { EG__SPACE_MAX_CHANNELS = 1 << 12, EG__SPACE_MAX_LAYERS = 1 << 8 };
 /** eg_space_build() of a file. */
 eg_module *eg__space_load(eg_context *ctx, const char *path, const eg_space_options *options);
 
-extern const eg_class eg__factorized_reduce_class;
 extern const eg_space eg__cells_space, eg__darts_space, eg__mlp_space;
 extern const eg_space eg__enas_micro_space, eg__enas_macro_space, eg__nasbench201_space, eg__textnas_space;
 extern const eg_space eg__nasbench101_space, eg__nasbench_macro_space, eg__proxylessnas_space, eg__spos_space;

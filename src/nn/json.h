@@ -15,6 +15,8 @@ enum { EG__JSON_MAX_LIST = 4096, EG__JSON_MAX_MODULES = 1 << 20, EG__JSON_MAX_DE
 json_t *eg__number_json(double value);
 /** [3, 32, 32]. */
 json_t *eg__shape_json(const eg_shape *shape);
+/** Of a NULL-ended list. */
+json_t *eg__texts_json(const char *const *texts);
 /** Adds the fields that have not their defaults to an object. */
 eg_status eg__fields_to_json(const eg_module *m, json_t *object);
 /** Puts a value into a field of a prototype: texts stay those of the JSON value, a list of texts is to be freed. `path`

@@ -5,7 +5,6 @@
 #include "nn/internal.h"
 #include "nn/json.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -38,7 +37,7 @@ json_t *eg__shape_json(const eg_shape *shape)
     return list;
 }
 
-static json_t *texts_json(const char *const *texts)
+json_t *eg__texts_json(const char *const *texts)
 {
     json_t *list = json_array();
     for (size_t i = 0; texts[i] != NULL; i++) {
@@ -83,7 +82,7 @@ static json_t *field_json(const eg_module *m, const eg_field *field)
     case EG_FIELD_TEXT:
         return json_string(VALUE(const char *, m, field));
     case EG_FIELD_TEXTS:
-        return texts_json(VALUE(const char *const *, m, field));
+        return eg__texts_json(VALUE(const char *const *, m, field));
     default:
         return NULL;
     }

@@ -85,9 +85,7 @@ static eg_status step_aside(eg_context *ctx, aside *a)
 
 static void step_back(eg_context *ctx, aside *a)
 {
-    eg__nn_state *state = eg__nn_state_of(ctx);
-    while (state->n_open_values > a->n_open_values)
-        eg_module_release(state->open_values[--state->n_open_values]);
+    eg__open_forget(ctx, a->n_open_values);
     eg_tape_end(a->tape);
     if (a->dry)
         eg__dry_end(ctx);

@@ -137,6 +137,8 @@ bool eg__is_row_major(const eg_tensor *t);
  *  nothing else; of 3 channels-last where t is that and nothing else; else the default. */
 eg_layout eg__layout_of(const eg_tensor *t);
 
+/** (n, sample..): the shape of a batch of samples of fewer than EG_MAX_DIMS dimensions. */
+eg_shape eg__batch_shape(eg_shape sample, int64_t n);
 /** Strides of a dense tensor of this shape and layout. */
 void eg__layout_strides(eg_shape shape, eg_layout layout, int64_t *strides);
 

@@ -165,3 +165,10 @@ void eg__like_strides(const eg_tensor *like, int64_t *strides)
         stride *= like->shape.dims[order[i]];
     }
 }
+
+eg_shape eg__batch_shape(eg_shape sample, int64_t n)
+{
+    eg_shape batch = {.ndim = sample.ndim + 1, .dims = {n}};
+    memcpy(batch.dims + 1, sample.dims, (size_t)sample.ndim * sizeof(*sample.dims));
+    return batch;
+}

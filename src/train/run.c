@@ -40,7 +40,7 @@ static eg_status compare_options(const char *path, const json_t *stored, const j
 
 static eg_status resume_run(const char *path, const json_t *options)
 {
-    json_t *stored = eg__json_read(path);
+    json_t *stored = eg__json_read(path, 0);
     if (!stored)
         return eg_error_last()->code;
     eg_status status = compare_options(path, stored, options);
@@ -90,7 +90,7 @@ char *eg_run_load(const char *directory)
     char *text = NULL;
     if (!eg__file_exists(path))
         eg_fail(EG_ENOENT, "'%s' is no run: it has no run.json", directory);
-    else if ((json = eg__json_read(path)) && !json_is_object(json))
+    else if ((json = eg__json_read(path, 0)) && !json_is_object(json))
         eg_fail(EG_EFORMAT, "'%s' is no JSON object", path);
     else if (json)
         text = eg__json_text(json);

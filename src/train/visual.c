@@ -18,9 +18,8 @@ static char *log_directory(const char *run, const char *directory)
 
 static eg_status write_graph(const eg__visual *v, eg_mutator *mutator, eg_shape sample)
 {
-    eg_shape batch = {.dims = {2}, .ndim = sample.ndim + 1};
     EG_CHECK(sample.ndim < EG_MAX_DIMS, EG_ESHAPE, "samples have too many dimensions for a batch");
-    memcpy(batch.dims + 1, sample.dims, (size_t)sample.ndim * sizeof *sample.dims);
+    eg_shape batch = eg__batch_shape(sample, 2);
     char *path = eg__format("%s/graph.json", v->directory);
     eg_graph *graph = path ? eg_mutator_graph(mutator, &batch, 1) : NULL;
     eg_status status = graph ? eg_graph_save(graph, path) : eg_error_last()->code;

@@ -162,7 +162,7 @@ static void test_json(void **state)
     assert_ok(eg__json_write(json, path));
     assert_content(path, "{\n  \"alpha\": [\n    0.1,\n    true\n  ],\n"
                          "  \"empty\": {},\n  \"zebra\": 3\n}\n");
-    json_t *again = eg__json_read(path);
+    json_t *again = eg__json_read(path, 0);
     assert_true(json_equal(json, again));
     json_decref(json);
     json_decref(again);
@@ -171,7 +171,7 @@ static void test_json(void **state)
     assert_refused(eg__json_parse("[1,", 3, "f"), EG_EFORMAT, "'f' line 1 column 3");
     assert_refused(eg__json_parse("[] x", 4, "f"), EG_EFORMAT, "end of file");
     assert_refused(eg__json_parse("", 0, "f"), EG_EFORMAT, "'f'");
-    assert_refused(eg__json_read(*state), EG_EIO, "cannot read");
+    assert_refused(eg__json_read(*state, 0), EG_EIO, "cannot read");
     json = eg__json_parse("3", 1, "f");
     assert_int_equal(json_integer_value(json), 3);
     char *text = eg__json_text(json);

@@ -179,7 +179,10 @@ static void test_refused(void **state)
     }
     eg_space_options o = {.struct_size = sizeof o, .input = EG_SHAPE(4), .classes = 3, .layers = 2};
     assert_refused(eg_space_from_json(ctx, good, &o), EG_EINVAL,
-                   "channels, layers and drop_path are what the file says");
+                   "channels, layers, drop_path and vocabulary are what the file says");
+    o.layers = 0;
+    o.vocabulary = 5;
+    assert_refused(eg_space_from_json(ctx, good, &o), EG_EINVAL, "vocabulary are what the file says");
     assert_refused(eg_space_from_json(ctx, "{", NULL), EG_EFORMAT, "line 1");
     assert_refused(eg_space_from_json(ctx, "[]", NULL), EG_EFORMAT, "no JSON object");
     assert_refused(eg_space_from_json(NULL, "[]", NULL), EG_EINVAL, "context is NULL");

@@ -8,7 +8,6 @@
 #include "nas/internal.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 enum { FILTERS = 24, LAYERS = 12, MAX_LAYERS = 256, KEY_SIZE = 32 };
 

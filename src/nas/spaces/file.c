@@ -5,7 +5,6 @@
 #include "nn/json.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* What a file says, lent from its JSON. */
@@ -98,8 +97,8 @@ static eg_status read_file(const json_t *json, space_file *out)
 static eg_status check_options(const space_file *file, const eg_space_options *o)
 {
     char is[EG_SHAPE_TEXT_SIZE], wanted[EG_SHAPE_TEXT_SIZE];
-    EG_CHECK(o->channels == 0 && o->layers == 0 && o->drop_path == 0, EG_EINVAL,
-             "channels, layers and drop_path are what the file says: they are no options of a file");
+    EG_CHECK(o->channels == 0 && o->layers == 0 && o->drop_path == 0 && o->vocabulary == 0, EG_EINVAL,
+             "channels, layers, drop_path and vocabulary are what the file says: they are no options of a file");
     eg_shape_format(file->input, is, sizeof(is));
     eg_shape_format(o->input, wanted, sizeof(wanted));
     EG_CHECK(eg_shape_equal(file->input, o->input) && file->classes == o->classes, EG_ESHAPE,
@@ -110,8 +109,7 @@ static eg_status check_options(const space_file *file, const eg_space_options *o
 
 static eg_status check_output(eg_module *model, const space_file *file)
 {
-    eg_shape batch = {.ndim = file->input.ndim + 1, .dims = {1}};
-    memcpy(&batch.dims[1], file->input.dims, (size_t)file->input.ndim * sizeof(batch.dims[0]));
+    eg_shape batch = eg__batch_shape(file->input, 1);
     eg_trace *trace = eg_trace_new(model, &batch, 1);
     if (trace == NULL)
         return eg__fail_prefix(eg_error_last()->code, "the model does not run");
@@ -175,22 +173,11 @@ eg_module *eg_space_from_json(eg_context *ctx, const char *json, const eg_space_
     return model;
 }
 
-static json_t *read_json(const char *path)
-{
-    char *text;
-    size_t size;
-    if (eg__file_read(path, EG__JSON_MAX_FILE, &text, &size) != EG_OK)
-        return NULL;
-    json_t *json = eg__json_parse(text, size, path);
-    eg_free(text);
-    return json;
-}
-
 /* The model of a file, and what the file says of it, lent from *json, which is the caller's. */
 static eg_module *load(eg_context *ctx, const char *path, const eg_space_options *options, json_t **json,
                        space_file *file)
 {
-    *json = read_json(path);
+    *json = eg__json_read(path, EG__JSON_MAX_FILE);
     eg_module *model = *json != NULL && read_file(*json, file) == EG_OK ? build_file(ctx, file, options) : NULL;
     if (model == NULL && *json != NULL)
         eg__fail_prefix(eg_error_last()->code, "space '%s'", path);

@@ -4,7 +4,6 @@
 #include "nas/internal.h"
 #include "nn/json.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* A failure is remembered in the object that all hangs from: it stays NULL. */
@@ -53,18 +52,6 @@ static json_t *either(json_t *a, json_t *b)
     return with(json_object(), "anyOf", json_pack("[o, o]", a, b));
 }
 
-static json_t *texts(const char *const *values)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; values[i] != NULL; i++) {
-        if (json_array_append_new(list, json_string(values[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return list;
-}
-
 /* A number, or a choice of numbers. */
 static json_t *open(json_t *schema)
 {
@@ -92,7 +79,7 @@ static json_t *value_schema(const eg_field *field)
     case EG_FIELD_TEXTS:
         return either(list_of(of_type("string"), 0, 0), of_type("null"));
     case EG_FIELD_ENUM:
-        return with(json_object(), "enum", texts(field->values));
+        return with(json_object(), "enum", eg__texts_json(field->values));
     case EG_FIELD_MODULES:
         return list_of(reference("place"), 0, 0);
     case EG_FIELD_NAMED:
@@ -210,7 +197,7 @@ static json_t *schema_json(const eg_context *ctx)
     return with(schema, "$defs", definitions(ctx));
 }
 
-static eg_status check_names(const eg_context *ctx)
+static eg_status check_helps(const eg_context *ctx)
 {
     const eg_class *cls;
     for (size_t i = 0; (cls = eg_context_class_at(ctx, i)) != NULL; i++) {
@@ -226,7 +213,7 @@ char *eg_space_schema(eg_context *ctx)
 {
     if (ctx == NULL)
         return eg__null(__func__, "context");
-    if (eg_nas_register(ctx) != EG_OK || check_names(ctx) != EG_OK)
+    if (eg_nas_register(ctx) != EG_OK || check_helps(ctx) != EG_OK)
         return NULL;
     json_t *schema = schema_json(ctx);
     char *text = schema != NULL ? eg__json_layout(schema) : NULL;

@@ -3,8 +3,6 @@
  */
 #include "tensor/state.h"
 
-#include <string.h>
-
 void eg__mix_kernels(eg_context *ctx)
 {
     eg__tensor_state *state = eg__tensor_state_of(ctx);
