@@ -6,6 +6,9 @@ here=$(pwd)
 [ $# -gt 0 ] || set -- $(cd "$build/fuzz" && ls -d fuzz_* | sed 's/^fuzz_//')
 export EG_POOL=off OMP_NUM_THREADS=1
 for target in "$@"; do
+    [ -x "$build/fuzz/fuzz_$target" ] || { echo "no fuzz target '$target'; there are:" $(cd "$build/fuzz" && ls -d fuzz_* | sed 's/^fuzz_//') >&2; exit 2; }
+done
+for target in "$@"; do
     work="$build/found/$target"
     mkdir -p "$work" "fuzz/corpora/$target"
     echo "fuzz_$target for $seconds s"
