@@ -26,6 +26,7 @@
 #include "nn.h"
 #include "ops.h"
 #include "optim.h"
+#include "surgery.h"
 #include "tensor.h"
 #include "train.h"
 #include "zoo.h"
