@@ -17,37 +17,37 @@ eg_status eg__path_check(const char *patterns);
 
 /* ---- the graph of modules (graph.c) ---- */
 
-enum { EG__NO_NODE = UINT32_MAX };
+enum { EG__NO_VERTEX = UINT32_MAX };
 
 /** A slot that holds a module. */
-typedef struct eg__edge {
+typedef struct eg__link {
     uint32_t parent, slot, child; /* nodes, and the number of the slot in the parent */
-} eg__edge;
+} eg__link;
 
-typedef struct eg__node {
+typedef struct eg__vertex {
     eg_module *module;
     uint32_t first_edge, n_edges;   /* its children, contiguous in `edges` */
     uint32_t first_place, n_places; /* in `places`: the edges that lead here */
-    uint32_t way;                   /* the edge of its first path; EG__NO_NODE for the root */
-} eg__node;
+    uint32_t way;                   /* the edge of its first path; EG__NO_VERTEX for the root */
+} eg__vertex;
 
 /** Every module below a root once, and every slot that holds one. All-zero is empty. */
-typedef struct eg__graph {
-    eg__node *nodes; /* nodes[0] is the root */
+typedef struct eg__model_graph {
+    eg__vertex *nodes; /* nodes[0] is the root */
     size_t n_nodes, nodes_capacity;
-    eg__edge *edges;
+    eg__link *edges;
     size_t n_edges, edges_capacity;
     uint32_t *places;   /* numbers of edges */
     uint32_t *order;    /* nodes, parents first, in the order of registration; [n_nodes] */
     eg__ptr_map shared; /* modules that others hold too -> node + 1, since all others are met once */
-} eg__graph;
+} eg__model_graph;
 /** EINVAL, naming the place, for a module that contains itself. */
-eg_status eg__graph_build(eg__graph *graph, eg_module *root);
-void eg__graph_free(eg__graph *graph);
-/** The node of a module; EG__NO_NODE when it is not in the graph. */
-uint32_t eg__graph_find(const eg__graph *graph, const eg_module *m);
+eg_status eg__model_graph_build(eg__model_graph *graph, eg_module *root);
+void eg__model_graph_free(eg__model_graph *graph);
+/** The node of a module; EG__NO_VERTEX when it is not in the graph. */
+uint32_t eg__model_graph_find(const eg__model_graph *graph, const eg_module *m);
 /** Writes the first path over what is in `path`. */
-eg_status eg__graph_path(const eg__graph *graph, uint32_t node, eg__buf *path);
+eg_status eg__model_graph_path(const eg__model_graph *graph, uint32_t node, eg__buf *path);
 
 /* ---- the journal ---- */
 
