@@ -58,10 +58,12 @@ typedef struct eg_policy {
                                     several patterns with commas: "layers.*.conv, head". NULL = anywhere */
     eg_match_fn when;          /**< only these; NULL = all */
     bool exact;                /**< not its subclasses */
-    unsigned without;          /**< EG_CARRY_* that are not taken over */
-    const char *name;          /**< in reports; NULL = the name of the class and `at` */
-    size_t index;              /**< of the next match: where counting begins; receives where it ended */
-    size_t n_replaced;         /**< receives how many it has replaced, on top of what is there */
+    const eg_class *const
+        *spare;        /**< NULL-ended: neither modules of these classes nor what is below them. NULL = none */
+    unsigned without;  /**< EG_CARRY_* that are not taken over */
+    const char *name;  /**< in reports; NULL = the name of the class and `at` */
+    size_t index;      /**< of the next match: where counting begins; receives where it ended */
+    size_t n_replaced; /**< receives how many it has replaced, on top of what is there */
 } eg_policy;
 /** A list of policies; it is written to (see index). */
 typedef struct eg_policies {
@@ -246,6 +248,7 @@ typedef struct eg_method {
     eg_promise promise;
     double tolerance;               /**< of EG_PROMISE_CLOSE */
     const eg_class *const *targets; /**< NULL-ended: what `replace` is offered, with subclasses */
+    const eg_class *const *makes;   /**< NULL-ended: what it puts in, which it does not change again. NULL = none */
     eg_replacement_fn replace;      /**< payload: the options */
     /** What a method that is no replacement of single modules does. `at`: the paths it is limited to, or NULL. */
     eg_status (*plan)(eg_module *options, eg_surgery *s, const char *at);

@@ -17,49 +17,52 @@ eg_status eg__path_check(const char *patterns);
 
 /* ---- the graph of modules (graph.c) ---- */
 
-enum { EG__NO_VERTEX = UINT32_MAX };
+#define EG__NO_VERTEX UINT32_MAX
 
-/** A slot that holds a module. */
+/** A slot that holds a module: vertices, and the number of the slot in the parent. */
 typedef struct eg__link {
-    uint32_t parent, slot, child; /* nodes, and the number of the slot in the parent */
+    uint32_t parent, slot, child;
 } eg__link;
 
 typedef struct eg__vertex {
     eg_module *module;
-    uint32_t first_edge, n_edges;   /* its children, contiguous in `edges` */
-    uint32_t first_place, n_places; /* in `places`: the edges that lead here */
-    uint32_t way;                   /* the edge of its first path; EG__NO_VERTEX for the root */
+    uint32_t first_link, n_links;   /* its children, in a row in `links` */
+    uint32_t first_place, n_places; /* in `places`: the links that lead here */
+    uint32_t way;                   /* the link of its first path; EG__NO_VERTEX for the root */
 } eg__vertex;
 
 /** Every module below a root once, and every slot that holds one. All-zero is empty. */
 typedef struct eg__model_graph {
-    eg__vertex *nodes; /* nodes[0] is the root */
-    size_t n_nodes, nodes_capacity;
-    eg__link *edges;
-    size_t n_edges, edges_capacity;
-    uint32_t *places;   /* numbers of edges */
-    uint32_t *order;    /* nodes, parents first, in the order of registration; [n_nodes] */
-    eg__ptr_map shared; /* modules that others hold too -> node + 1, since all others are met once */
+    eg__vertex *vertices; /* [0] is the root */
+    size_t n_vertices, vertices_capacity;
+    eg__link *links;
+    size_t n_links, links_capacity;
+    uint32_t *places;   /* numbers of links */
+    uint32_t *order;    /* vertices, parents first, in the order of registration */
+    eg__ptr_map shared; /* modules that something else holds too -> vertex + 1: all others are met only once */
+    eg__ptr_map all;    /* every module -> vertex + 1, once indexed */
 } eg__model_graph;
 /** EINVAL, naming the place, for a module that contains itself. */
 eg_status eg__model_graph_build(eg__model_graph *graph, eg_module *root);
 void eg__model_graph_free(eg__model_graph *graph);
-/** The node of a module; EG__NO_VERTEX when it is not in the graph. */
-uint32_t eg__model_graph_find(const eg__model_graph *graph, const eg_module *m);
+/** Finds the vertex of a module; EG__NO_VERTEX when it is not in the graph. */
+eg_status eg__model_graph_find(eg__model_graph *graph, const eg_module *m, uint32_t *vertex);
 /** Writes the first path over what is in `path`. */
-eg_status eg__model_graph_path(const eg__model_graph *graph, uint32_t node, eg__buf *path);
+eg_status eg__model_graph_path(const eg__model_graph *graph, uint32_t vertex, eg__buf *path);
+/** The text of a path, "" for the root. */
+const char *eg__path_text(const eg__buf *path);
 
-/* ---- the journal ---- */
+/* ---- the journal (journal.c) ---- */
 
 typedef enum eg__edit_kind { EG__EDIT_CHILD, EG__EDIT_TENSOR, EG__EDIT_PLACE, EG__EDIT_TRAINED } eg__edit_kind;
 
-/** One pointer (or flag) that is exchanged; exchanging it again takes it back. */
+/** One pointer (or flag) that is exchanged for another; exchanging again takes it back. */
 typedef struct eg__edit {
     eg__edit_kind kind;
     uint32_t slot; /* of owner: EDIT_CHILD, EDIT_TENSOR */
     void *owner;   /* kept: a module, or the tensor of EDIT_TRAINED; of EDIT_PLACE lent, an eg_module ** */
-    void *here;    /* what is in place now, lent: whoever has changed it since is found out */
-    void *other;   /* kept: what it is exchanged for; of EDIT_TRAINED the flag as a pointer */
+    void *here;    /* what is in place, lent: so whoever has changed it since is found out */
+    void *other;   /* kept: what it is exchanged for; of EDIT_TRAINED a flag, as `here` */
 } eg__edit;
 
 /** How a new parameter comes from old ones. */
@@ -72,14 +75,125 @@ typedef struct eg__derivation {
     void (*free_payload)(void *payload);
 } eg__derivation;
 
+/** A module that gives way to another. */
 typedef struct eg__replacement {
-    eg_module *old, *fresh; /* kept */
-    uint32_t node;          /* of old in the graph of its plan, and which graph: its path is made when asked for */
-    uint32_t maker;         /* the replacement that made `old`, + 1; 0 = it was the model's */
-    size_t index;
-    char *path;         /* NULL until asked for */
-    const char *policy; /* lent by the surgery's names */
+    eg_replaced shown; /* `path` is made when it is asked for, then owned; modules are kept */
+    uint32_t way;      /* its path, in `ways` of the surgery */
+    uint32_t depth;    /* of the chain of replacements that it ends */
+    size_t maker;      /* the replacement that made the old one, + 1; 0 = it was the model's */
     unsigned without;
 } eg__replacement;
+
+/** The parameters of an optimizer that are not in place: those it will have after a commit, or had before it. */
+typedef struct eg__param_exchange {
+    eg_optimizer *optimizer;
+    eg__param *params;
+    size_t n, capacity;
+    size_t n_after; /* what it has, or will have, after the commit */
+    size_t *twins;  /* of each parameter before the commit, where it is after it; SIZE_MAX = gone */
+} eg__param_exchange;
+
+/** Numbers as they were before a commit. */
+typedef struct eg__copy {
+    eg_tensor *tensor, *numbers; /* kept */
+} eg__copy;
+
+/** What one commit did. */
+typedef struct eg__batch {
+    size_t n_edits, n_replacements; /* of the surgery, at its end */
+    eg__param_exchange *exchanges;  /* one for each optimizer */
+    eg__copy *copies;
+    size_t n_copies, copies_capacity;
+    int64_t **steps; /* of the parameters of each optimizer, with copies */
+} eg__batch;
+
+typedef struct eg__savepoint {
+    size_t n_batches, n_edits, n_replacements, n_derivations;
+} eg__savepoint;
+
+struct eg_surgery {
+    eg_context *ctx;
+    eg_module *root;   /* kept: the model as it is now */
+    bool root_is_held; /* by the caller, in places[0] */
+    eg_module ***places;
+    size_t n_places;
+    eg_optimizer **optimizers;
+    size_t n_optimizers;
+    eg_shape *inputs;
+    size_t n_inputs;
+    unsigned without;
+    bool snapshot;
+
+    eg__edit *edits; /* those of commits, then those that are planned */
+    size_t n_edits, edits_capacity;
+    eg__replacement *replacements; /* likewise */
+    size_t n_replacements, replacements_capacity;
+    eg__derivation *derivations;
+    size_t n_derivations, derivations_capacity;
+    eg__batch *batches;
+    size_t n_batches, batches_capacity;
+    eg__savepoint *savepoints;
+    size_t n_savepoints, savepoints_capacity;
+    char **notes;
+    size_t n_notes, notes_capacity;
+    char **names; /* of policies */
+    size_t n_names, names_capacity;
+
+    struct eg__way { /* a step of a path: [0] is the root's */
+        uint32_t parent;
+        size_t name; /* where it is in `way_names` */
+    } * ways;
+    size_t n_ways, ways_capacity;
+    eg__buf way_names;
+
+    eg_rng rng;                    /* of what policies make */
+    bool has_wrapped;              /* a new module holds modules of the model */
+    size_t entered;                /* how often the plan was put in place */
+    size_t n_entered;              /* edits up to here are; what is planned meanwhile is not */
+    bool checked;                  /* `exchanges` are those of the plan */
+    eg__param_exchange *exchanges; /* [n_optimizers] */
+};
+
+/** Edits of commits; what follows is planned. */
+size_t eg__committed_edits(const eg_surgery *s);
+size_t eg__committed_replacements(const eg_surgery *s);
+/** Puts what is planned in place, to look at it, and takes it out again. They nest. EINVAL, naming the place, when
+ *  somebody has changed the model since it was planned. */
+eg_status eg__surgery_enter(eg_surgery *s);
+void eg__surgery_leave(eg_surgery *s);
+/** Plans an exchange: keeps `owner` and `fresh`. */
+eg_status eg__surgery_edit(eg_surgery *s, eg__edit_kind kind, void *owner, uint32_t slot, void *here, void *fresh);
+/** Forgets edits, replacements and derivations past these numbers. */
+void eg__surgery_cut(eg_surgery *s, size_t n_edits, size_t n_replacements, size_t n_derivations);
+void eg__notes_cut(eg_surgery *s, size_t n);
+void eg__batch_free(eg_surgery *s, eg__batch *batch);
+
+/* ---- planning (policies.c, put.c, carry.c) ---- */
+
+/** Plans that `about->shown.fresh` stands in all places of a vertex. The graph is of the model as planned. */
+eg_status eg__surgery_replace_vertex(eg_surgery *s, eg__model_graph *graph, uint32_t vertex,
+                                     const eg__replacement *about);
+/** Lets the new module of a replacement have what the old one has. */
+eg_status eg__surgery_carry(eg_surgery *s, eg__model_graph *graph, const eg__replacement *r);
+/** Gathers the modules of a new module that are not in the model yet, itself first, with their paths in it. */
+typedef struct eg__new_modules {
+    struct eg__new_module {
+        eg_module *module;
+        size_t path; /* in `paths` */
+    } * items;
+    size_t n, capacity;
+    eg__buf paths;
+    bool holds_model; /* it holds modules of the model as well */
+} eg__new_modules;
+eg_status eg__new_modules_find(eg__model_graph *graph, eg_module *fresh, eg__new_modules *out);
+void eg__new_modules_free(eg__new_modules *modules);
+
+/* ---- optimizers (exchange.c) ---- */
+
+/** Plans what each optimizer will have, into s->exchanges. The plan is not in place. */
+eg_status eg__exchanges_plan(eg_surgery *s);
+/** Exchanges a list of parameters; cannot fail. `back`: what is in both lists is as it has become since. */
+void eg__exchange(eg__param_exchange *exchange, bool back);
+void eg__exchanges_free(eg_surgery *s, eg__param_exchange *exchanges);
 
 #endif

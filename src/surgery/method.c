@@ -1,0 +1,72 @@
+/*
+ * Methods: surgeries with names.
+ */
+#include "surgery/internal.h"
+
+#include <stdlib.h>
+
+const eg_class eg_method_class = {
+    .struct_size = sizeof(eg_class),
+    .name = "Method",
+    .instance_size = sizeof(eg_module),
+};
+
+/* A record begins with the class of its options. */
+static const eg_method *method_of(const eg_module *options)
+{
+    return options->cls->super == &eg_method_class ? (const eg_method *)(const void *)options->cls : NULL;
+}
+
+/* One policy for each class that the method changes. */
+static eg_status plan_policies(eg_surgery *s, const eg_method *method, eg_module *options, const char *at)
+{
+    size_t n = 0;
+    while (method->targets[n] != NULL)
+        n++;
+    eg_policy *items = eg__calloc(n + 1, sizeof(*items));
+    if (items == NULL)
+        return EG_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        items[i] = (eg_policy){.cls = method->targets[i],
+                               .replace = method->replace,
+                               .payload = options,
+                               .at = at,
+                               .spare = method->makes,
+                               .without = EG_CARRY_WEIGHTS | EG_CARRY_BUFFERS, /* methods have their own ways */
+                               .name = method->options.name};
+    eg_status status = eg_surgery_replace(s, (eg_policies){items, n}, false);
+    free(items);
+    return status;
+}
+
+static eg_status plan_method(eg_surgery *s, const eg_method *method, eg_module *options, const char *at)
+{
+    size_t n_edits = s->n_edits, n_replacements = s->n_replacements, n_derivations = s->n_derivations;
+    EG_TRY(eg__path_check(at));
+    if (method->replace != NULL)
+        return plan_policies(s, method, options, at);
+    eg_rng *stream = eg_context_rng(s->ctx), kept = *stream;
+    *stream = s->rng;
+    eg_status status = method->plan(options, s, at);
+    s->rng = *stream;
+    *stream = kept;
+    if (status != EG_OK)
+        eg__surgery_cut(s, n_edits, n_replacements, n_derivations);
+    return status;
+}
+
+eg_status eg_surgery_apply(eg_surgery *s, eg_module *options, const char *at)
+{
+    if (s == NULL || options == NULL) {
+        eg__null(__func__, s == NULL ? "surgery" : "options");
+        eg_module_release(options);
+        return eg_error_last()->code;
+    }
+    const eg_method *method = method_of(options);
+    eg_status status = method != NULL ? plan_method(s, method, options, at)
+                                      : eg_fail(EG_EINVAL, "a %s is no options of a method", options->cls->name);
+    if (status != EG_OK && method != NULL)
+        eg__fail_prefix(status, "%s", method->options.name);
+    eg_module_release(options);
+    return status;
+}
