@@ -147,12 +147,12 @@ static bool has_parameters(const eg_module *m)
 
 static eg_status carry_all(const eg__replacement *r, const eg__new_modules *list)
 {
-    const eg_module *old = r->shown.old;
+    const eg_module *old = r->old;
     bool any = false, frozen = false;
     for (size_t i = 0; i < list->n && !any; i++)
         any = has_parameters(list->items[i].module);
     if (any)
-        EG_TRY(check_frozen(r->shown.old, &frozen));
+        EG_TRY(check_frozen(r->old, &frozen));
     for (size_t i = 0; i < list->n; i++) {
         eg_module *m = list->items[i].module;
         const eg_module *from = counterpart(old, list->paths.data + list->items[i].path);
@@ -170,13 +170,13 @@ static eg_status carry_all(const eg__replacement *r, const eg__new_modules *list
 static eg_status does_wrap(const eg__replacement *r, bool *wraps)
 {
     *wraps = false;
-    if (r->shown.old->n_hooks == 0)
+    if (r->old->n_hooks == 0)
         return EG_OK;
     eg__model_graph below = {0};
     uint32_t vertex = EG__NO_VERTEX;
-    eg_status status = eg__model_graph_build(&below, r->shown.fresh);
+    eg_status status = eg__model_graph_build(&below, r->fresh);
     if (status == EG_OK)
-        status = eg__model_graph_find(&below, r->shown.old, &vertex);
+        status = eg__model_graph_find(&below, r->old, &vertex);
     eg__model_graph_free(&below);
     *wraps = vertex != EG__NO_VERTEX;
     return status;
@@ -184,7 +184,7 @@ static eg_status does_wrap(const eg__replacement *r, bool *wraps)
 
 eg_status eg__surgery_carry(eg_surgery *s, eg__model_graph *graph, const eg__replacement *r)
 {
-    eg_module *old = r->shown.old, *fresh = r->shown.fresh;
+    eg_module *old = r->old, *fresh = r->fresh;
     if (old == fresh)
         return EG_OK;
     if (fresh->n_slots == 0 && old->n_hooks == 0 && fresh->refs == 1) { /* nothing but a flag */

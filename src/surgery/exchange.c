@@ -91,9 +91,9 @@ static void free_params(params *list)
 static eg_status note_origin(planning *p, size_t i)
 {
     const eg__replacement *r = &p->s->replacements[i];
-    p->earlier[i] = find_number(&p->origins, r->shown.old);
+    p->earlier[i] = find_number(&p->origins, r->old);
     eg__model_graph below = {0};
-    eg_status status = eg__model_graph_build(&below, r->shown.fresh);
+    eg_status status = eg__model_graph_build(&below, r->fresh);
     for (size_t k = 0; k < below.n_vertices && status == EG_OK; k++)
         status = put_number(&p->origins, below.vertices[k].module, i);
     eg__model_graph_free(&below);
@@ -193,7 +193,7 @@ static eg_status find_donor(const list *l, size_t i, size_t *donor)
     *donor = SIZE_MAX;
     for (size_t at = find_number(&p->origins, e->owner); at != SIZE_MAX; at = p->earlier[at]) {
         bool had;
-        EG_TRY(ask_old_module(l, e, p->s->replacements[at].shown.old, donor, &had));
+        EG_TRY(ask_old_module(l, e, p->s->replacements[at].old, donor, &had));
         if (had)
             return EG_OK;
     }

@@ -32,6 +32,8 @@ static eg_status vertex_of(eg__model_graph *graph, eg_module *m, uint32_t *verte
 static eg_status add_links(eg__model_graph *graph, uint32_t parent)
 {
     const eg_module *m = graph->vertices[parent].module;
+    if (m->n_slots == 0)
+        return EG_OK;
     size_t first = graph->n_links;
     EG_CHECK(first + m->n_slots < EG__NO_VERTEX, EG_EUNSUPPORTED, "more than %u slots", EG__NO_VERTEX);
     EG_TRY(eg__grow(&graph->links, &graph->links_capacity, first + m->n_slots + 1, sizeof(*graph->links)));

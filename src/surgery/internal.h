@@ -77,11 +77,13 @@ typedef struct eg__derivation {
 
 /** A module that gives way to another. */
 typedef struct eg__replacement {
-    eg_replaced shown; /* `path` is made when it is asked for, then owned; modules are kept */
-    uint32_t way;      /* its path, in `ways` of the surgery */
-    uint32_t depth;    /* of the chain of replacements that it ends */
-    size_t maker;      /* the replacement that made the old one, + 1; 0 = it was the model's */
-    unsigned without;
+    eg_module *old, *fresh; /* kept */
+    size_t index;           /* that the policy was asked with */
+    uint32_t policy;        /* its name, + 1; 0 = none */
+    uint32_t way;           /* the path of the old one, in `ways` of the surgery */
+    uint32_t maker;         /* the replacement that made the old one, + 1; 0 = it was the model's */
+    uint16_t depth;         /* of the chain of replacements that it ends */
+    uint16_t without;       /* EG_CARRY_* */
 } eg__replacement;
 
 /** The parameters of an optimizer that are not in place: those it will have after a commit, or had before it. */
@@ -145,6 +147,9 @@ struct eg_surgery {
     } * ways;
     size_t n_ways, ways_capacity;
     eg__buf way_names;
+    eg_replaced shown; /* the replacement that was asked for last, */
+    char **paths;      /* and the paths of those that were, [n_paths] */
+    size_t n_paths, paths_capacity;
 
     eg_rng rng;                    /* of what policies make */
     bool has_wrapped;              /* a new module holds modules of the model */
@@ -167,6 +172,14 @@ eg_status eg__surgery_edit(eg_surgery *s, eg__edit_kind kind, void *owner, uint3
 void eg__surgery_cut(eg_surgery *s, size_t n_edits, size_t n_replacements, size_t n_derivations);
 void eg__notes_cut(eg_surgery *s, size_t n);
 void eg__batch_free(eg_surgery *s, eg__batch *batch);
+
+/* ---- paths that outlive the model (ways.c) ---- */
+
+/** The number of a vertex's path in the surgery. `known`: of each vertex that number, 0 = not found yet; zeroed at
+ * first, of one graph. */
+eg_status eg__way_find(eg_surgery *s, const eg__model_graph *graph, uint32_t *known, uint32_t vertex, uint32_t *way);
+/** The path as text, for free(). NULL on ENOMEM. */
+char *eg__way_text(const eg_surgery *s, uint32_t way);
 
 /* ---- planning (policies.c, put.c, carry.c) ---- */
 

@@ -150,10 +150,13 @@ void eg__surgery_cut(eg_surgery *s, size_t n_edits, size_t n_replacements, size_
     while (s->n_edits > n_edits)
         let_go(&s->edits[--s->n_edits]);
     while (s->n_replacements > n_replacements) {
-        eg__replacement *r = &s->replacements[--s->n_replacements];
-        eg_module_release(r->shown.old);
-        eg_module_release(r->shown.fresh);
-        free((char *)r->shown.path);
+        const eg__replacement *r = &s->replacements[--s->n_replacements];
+        eg_module_release(r->old);
+        eg_module_release(r->fresh);
+    }
+    for (; s->n_paths > n_replacements; s->n_paths--) {
+        free(s->paths[s->n_paths - 1]);
+        s->paths[s->n_paths - 1] = NULL;
     }
     while (s->n_derivations > n_derivations)
         free_derivation(&s->derivations[--s->n_derivations]);
@@ -262,8 +265,6 @@ eg_status eg_surgery_commit(eg_surgery *s)
     s->entered = 0; /* for good */
     for (size_t i = 0; i < s->n_optimizers; i++)
         eg__exchange(&s->exchanges[i], false);
-    for (size_t i = eg__committed_replacements(s); i < s->n_replacements; i++)
-        s->replacements[i].shown.committed = true;
     batch.exchanges = s->exchanges;
     s->exchanges = NULL;
     s->checked = false;
@@ -315,8 +316,6 @@ eg_status eg_surgery_undo(eg_surgery *s)
     eg_status status = restore_numbers(s, batch);
     eg__batch_free(s, batch);
     s->n_batches--;
-    for (size_t i = eg__committed_replacements(s); i < s->n_replacements; i++)
-        s->replacements[i].shown.committed = false;
     s->checked = false;
     return status;
 }

@@ -29,7 +29,7 @@ typedef struct class_policies {
 typedef struct pass {
     eg_surgery *s;
     eg_policies policies;
-    const char **names;   /* of policies, owned by the surgery */
+    size_t first_name;    /* of the policies, in the surgery */
     size_t *n_matched;    /* of each policy */
     eg__ptr_map by_class; /* class -> class_policies */
     const eg_class *last_class;
@@ -41,7 +41,7 @@ typedef struct pass {
     /* of a wave */
     eg__model_graph graph;
     unsigned char *state; /* of each vertex */
-    size_t *maker;        /* of each vertex: the replacement that made it, + 1 */
+    uint32_t *maker;      /* of each vertex: the replacement that made it, + 1 */
     uint32_t *ways;       /* of each vertex: the number of its path in the surgery, + 1 */
     eg__buf path;
 } pass;
@@ -106,43 +106,12 @@ static void free_lists(pass *p)
     eg__ptr_map_free(&p->by_class);
 }
 
-/* ---- paths that outlive the model ---- */
-
-static eg_status add_way(pass *p, uint32_t vertex)
-{
-    eg_surgery *s = p->s;
-    const eg__vertex *v = &p->graph.vertices[vertex];
-    const eg__link *link = &p->graph.links[v->way];
-    const char *name = p->graph.vertices[link->parent].module->slots[link->slot].name;
-    EG_TRY(eg__grow(&s->ways, &s->ways_capacity, s->n_ways + 1, sizeof(*s->ways)));
-    EG_CHECK(s->n_ways < UINT32_MAX, EG_EUNSUPPORTED, "more than %u paths", UINT32_MAX);
-    s->ways[s->n_ways] = (struct eg__way){.parent = p->ways[link->parent] - 1, .name = s->way_names.len};
-    eg__buf_append(&s->way_names, name, strlen(name) + 1);
-    p->ways[vertex] = (uint32_t)++s->n_ways;
-    return s->way_names.failed ? EG_ENOMEM : EG_OK;
-}
-
-/* The number of a vertex's path. What leads there gets its own first, from the top. */
-static eg_status way_of(pass *p, uint32_t vertex, uint32_t *way)
-{
-    uint32_t *steps = NULL;
-    size_t n = 0, capacity = 0;
-    eg_status status = EG_OK;
-    for (uint32_t v = vertex; p->ways[v] == 0 && status == EG_OK;) {
-        status = eg__grow(&steps, &capacity, n + 1, sizeof(*steps));
-        if (status != EG_OK)
-            break;
-        steps[n++] = v;
-        v = p->graph.links[p->graph.vertices[v].way].parent;
-    }
-    while (n > 0 && status == EG_OK)
-        status = add_way(p, steps[--n]);
-    free(steps);
-    *way = status == EG_OK ? p->ways[vertex] - 1 : 0;
-    return status;
-}
-
 /* ---- asking ---- */
+
+static const char *name_of(const pass *p, size_t policy)
+{
+    return p->s->names[p->first_name + policy];
+}
 
 static const char *path_of(pass *p, uint32_t vertex)
 {
@@ -184,20 +153,20 @@ static eg_status ask(pass *p, size_t i, uint32_t vertex, eg_module **fresh)
     p->n_matched[i]++;
     if (*fresh == NULL && eg_error_last()->code != EG_OK) {
         const char *path = path_of(p, vertex);
-        return eg__fail_prefix(eg_error_last()->code, "policy '%s' at '%s'", p->names[i], path != NULL ? path : "");
+        return eg__fail_prefix(eg_error_last()->code, "policy '%s' at '%s'", name_of(p, i), path != NULL ? path : "");
     }
     if (*fresh == NULL || (*fresh)->ctx == p->s->ctx)
         return EG_OK;
     eg_module_release(*fresh);
     *fresh = NULL;
-    return eg_fail(EG_EINVAL, "policy '%s': what it puts in was made in another context than the model", p->names[i]);
+    return eg_fail(EG_EINVAL, "policy '%s': what it puts in was made in another context than the model", name_of(p, i));
 }
 
 static eg_status fail_conflict(pass *p, uint32_t vertex, size_t a, size_t b)
 {
     const char *path = path_of(p, vertex);
     return eg_fail(EG_EINVAL, "policies '%s' and '%s' both replace '%s', a %s, and neither is more specific",
-                   p->names[a], p->names[b], path != NULL ? path : "", p->graph.vertices[vertex].module->cls->name);
+                   name_of(p, a), name_of(p, b), path != NULL ? path : "", p->graph.vertices[vertex].module->cls->name);
 }
 
 /* Asks the policies of one rank after the other, until one answers. */
@@ -245,15 +214,14 @@ static eg_status fail_chain(pass *p, const eg__replacement *last)
     }
     eg__buf_printf(&text, "%s", chain[n - 1]->maker != 0 ? ".. -> " : "");
     while (n > 0) {
-        const eg_replaced *shown = &chain[--n]->shown;
-        eg__buf_printf(&text, "%s -> ", shown->old->cls->name);
+        eg__buf_printf(&text, "%s -> ", chain[--n]->old->cls->name);
     }
-    eg__buf_printf(&text, "%s", last->shown.fresh->cls->name);
-    eg_status status =
-        eg_fail(EG_EINVAL,
-                "policy '%s' goes on replacing what was put in: %s, %u deep after %zu "
-                "replacements; let it answer NULL for what it has made, or do not recurse",
-                last->shown.policy, text.data != NULL ? text.data : "", last->depth, p->s->n_replacements - p->first);
+    eg__buf_printf(&text, "%s", last->fresh->cls->name);
+    eg_status status = eg_fail(EG_EINVAL,
+                               "policy '%s' goes on replacing what was put in: %s, %u deep after %zu "
+                               "replacements; let it answer NULL for what it has made, or do not recurse",
+                               p->s->names[last->policy - 1], text.data != NULL ? text.data : "", last->depth,
+                               p->s->n_replacements - p->first);
     eg__buf_free(&text);
     return status;
 }
@@ -268,16 +236,16 @@ static eg_status check_chain(pass *p, const eg__replacement *r)
 static eg_status plan_answer(pass *p, uint32_t vertex, size_t policy, eg_module *fresh)
 {
     eg_policy *by = &p->policies.items[policy];
-    eg__replacement r = {.shown = {.old = p->graph.vertices[vertex].module,
-                                   .fresh = fresh,
-                                   .policy = p->names[policy],
-                                   .index = by->index - 1,
-                                   .of_replacement = p->recurse && p->maker[vertex] != 0},
+    eg__replacement r = {.old = p->graph.vertices[vertex].module,
+                         .fresh = fresh,
+                         .index = by->index - 1,
+                         .policy = (uint32_t)(p->first_name + policy + 1),
                          .maker = p->recurse ? p->maker[vertex] : 0,
-                         .without = by->without | p->s->without};
-    r.depth = r.maker != 0 ? p->s->replacements[r.maker - 1].depth + 1 : 0;
+                         .without = (uint16_t)(by->without | p->s->without)};
+    if (r.maker != 0)
+        r.depth = (uint16_t)(p->s->replacements[r.maker - 1].depth + 1);
     EG_TRY(check_chain(p, &r));
-    EG_TRY(way_of(p, vertex, &r.way));
+    EG_TRY(eg__way_find(p->s, &p->graph, p->ways, vertex, &r.way));
     EG_TRY(eg__surgery_replace_vertex(p->s, &p->graph, vertex, &r));
     by->n_replaced++;
     return p->recurse ? eg__ptr_map_put(&p->makers, fresh, (void *)(uintptr_t)p->s->n_replacements) : EG_OK;
@@ -300,7 +268,7 @@ static void note_maker(pass *p, uint32_t vertex, bool is_new)
     const eg__vertex *v = &p->graph.vertices[vertex];
     void **maker = eg__ptr_map_find(&p->makers, v->module);
     if (maker != NULL)
-        p->maker[vertex] = (size_t)(uintptr_t)*maker;
+        p->maker[vertex] = (uint32_t)(uintptr_t)*maker;
     else if (is_new && v->way != EG__NO_VERTEX)
         p->maker[vertex] = p->maker[p->graph.links[v->way].parent];
 }
@@ -398,7 +366,6 @@ static eg_status begin_wave(pass *p)
     p->ways = eg__calloc(n, sizeof(*p->ways));
     if (p->state == NULL || p->ways == NULL || (p->recurse && p->maker == NULL))
         return EG_ENOMEM;
-    p->ways[0] = 1; /* the root's path is the first of the surgery */
     return EG_OK;
 }
 
@@ -466,13 +433,14 @@ static char *name_policy(const eg_policy *policy)
 static eg_status name_policies(pass *p)
 {
     eg_surgery *s = p->s;
+    p->first_name = s->n_names;
     EG_TRY(eg__grow(&s->names, &s->names_capacity, s->n_names + p->policies.n + 1, sizeof(*s->names)));
     for (size_t i = 0; i < p->policies.n; i++) {
         EG_TRY(check_policy(&p->policies.items[i]));
         char *name = name_policy(&p->policies.items[i]);
         if (name == NULL)
             return EG_ENOMEM;
-        p->names[i] = s->names[s->n_names++] = name;
+        s->names[s->n_names++] = name;
     }
     return EG_OK;
 }
@@ -481,9 +449,9 @@ static eg_status note_idle(const pass *p, const size_t *n_replaced)
 {
     for (size_t i = 0; i < p->policies.n; i++) {
         if (p->n_matched[i] == 0)
-            EG_TRY(eg_surgery_note(p->s, "policy '%s' matched no module", p->names[i]));
+            EG_TRY(eg_surgery_note(p->s, "policy '%s' matched no module", name_of(p, i)));
         else if (p->policies.items[i].n_replaced == n_replaced[i])
-            EG_TRY(eg_surgery_note(p->s, "policy '%s' was asked for %zu module%s and replaced none", p->names[i],
+            EG_TRY(eg_surgery_note(p->s, "policy '%s' was asked for %zu module%s and replaced none", name_of(p, i),
                                    p->n_matched[i], p->n_matched[i] == 1 ? "" : "s"));
     }
     return EG_OK;
@@ -528,9 +496,8 @@ eg_status eg_surgery_replace(eg_surgery *s, eg_policies policies, bool recurse_o
     pass p = {.s = s, .policies = policies, .recurse = recurse_on_replacements, .first = s->n_replacements};
     size_t n_edits = s->n_edits, n_derivations = s->n_derivations, n_notes = s->n_notes;
     size_t *counters = eg__calloc(2 * policies.n + 1, sizeof(*counters));
-    p.names = eg__calloc(policies.n + 1, sizeof(*p.names));
     p.n_matched = eg__calloc(policies.n + 1, sizeof(*p.n_matched));
-    eg_status status = counters != NULL && p.names != NULL && p.n_matched != NULL ? name_policies(&p) : EG_ENOMEM;
+    eg_status status = counters != NULL && p.n_matched != NULL ? name_policies(&p) : EG_ENOMEM;
     if (status == EG_OK) {
         count(policies, counters, false);
         status = run_apart(&p, counters + policies.n);
@@ -544,7 +511,6 @@ eg_status eg_surgery_replace(eg_surgery *s, eg_policies policies, bool recurse_o
     eg__ptr_map_free(&p.offered);
     eg__ptr_map_free(&p.makers);
     eg__buf_free(&p.path);
-    free(p.names);
     free(p.n_matched);
     free(counters);
     return status;

@@ -11,11 +11,11 @@
 /* A mutator goes on deciding for the modules it is bound to, whether they are in the model or not. */
 static eg_status check_unbound(eg_surgery *s, const eg__replacement *r)
 {
-    if (r->shown.old->extension == NULL || r->shown.old == r->shown.fresh)
+    if (r->old->extension == NULL || r->old == r->fresh)
         return EG_OK;
     (void)s;
     return eg_fail(EG_EINVAL, "a %s is bound to a mutator: detach that before the module is replaced",
-                   r->shown.old->cls->name);
+                   r->old->cls->name);
 }
 
 static eg_status edit_places(eg_surgery *s, const eg__model_graph *graph, uint32_t vertex, eg_module *fresh)
@@ -45,7 +45,7 @@ static eg_status name_fresh(eg_module *fresh, const eg_module *old)
 eg_status eg__surgery_replace_vertex(eg_surgery *s, eg__model_graph *graph, uint32_t vertex,
                                      const eg__replacement *about)
 {
-    eg_module *old = about->shown.old, *fresh = about->shown.fresh;
+    eg_module *old = about->old, *fresh = about->fresh;
     EG_TRY(check_unbound(s, about));
     EG_TRY(eg__surgery_carry(s, graph, about));
     EG_TRY(name_fresh(fresh, old));
@@ -58,27 +58,26 @@ eg_status eg__surgery_replace_vertex(eg_surgery *s, eg__model_graph *graph, uint
     return EG_OK;
 }
 
-static eg_status add_path(eg_surgery *s, const eg__model_graph *graph, uint32_t vertex, char **path)
+static eg_status add_name(eg_surgery *s, const char *why, uint32_t *name)
 {
-    eg__buf buf = {0};
-    eg_status status = eg__model_graph_path(graph, vertex, &buf);
-    *path = status == EG_OK ? eg__strdup(eg__path_text(&buf)) : NULL;
-    eg__buf_free(&buf);
-    (void)s;
-    return *path != NULL ? EG_OK : EG_ENOMEM;
-}
-
-static eg_status add_name(eg_surgery *s, const char *why, const char **name)
-{
-    *name = NULL;
+    *name = 0;
     if (why == NULL)
         return EG_OK;
     EG_TRY(eg__grow(&s->names, &s->names_capacity, s->n_names + 1, sizeof(*s->names)));
     char *copy = eg__strdup(why);
     if (copy == NULL)
         return EG_ENOMEM;
-    *name = s->names[s->n_names++] = copy;
+    s->names[s->n_names++] = copy;
+    *name = (uint32_t)s->n_names;
     return EG_OK;
+}
+
+static eg_status add_way(eg_surgery *s, const eg__model_graph *graph, uint32_t vertex, uint32_t *way)
+{
+    uint32_t *known = eg__calloc(graph->n_vertices, sizeof(*known));
+    eg_status status = known != NULL ? eg__way_find(s, graph, known, vertex, way) : EG_ENOMEM;
+    free(known);
+    return status;
 }
 
 static eg_status put(eg_surgery *s, eg__model_graph *graph, eg_module *module, eg_module *fresh, const char *why)
@@ -90,16 +89,11 @@ static eg_status put(eg_surgery *s, eg__model_graph *graph, eg_module *module, e
              module->cls->name);
     EG_CHECK(vertex != 0 || s->root_is_held, EG_EINVAL,
              "the model itself can be replaced only where .root says who holds it");
-    eg__replacement r = {.shown = {.old = module, .fresh = fresh},
-                         .without = s->without | EG_CARRY_WEIGHTS | EG_CARRY_BUFFERS};
-    EG_TRY(add_name(s, why, &r.shown.policy));
-    char *path;
-    EG_TRY(add_path(s, graph, vertex, &path));
-    r.shown.path = path;
-    eg_status status = eg__surgery_replace_vertex(s, graph, vertex, &r);
-    if (status != EG_OK)
-        free(path);
-    return status;
+    eg__replacement r = {
+        .old = module, .fresh = fresh, .without = (uint16_t)(s->without | EG_CARRY_WEIGHTS | EG_CARRY_BUFFERS)};
+    EG_TRY(add_name(s, why, &r.policy));
+    EG_TRY(add_way(s, graph, vertex, &r.way));
+    return eg__surgery_replace_vertex(s, graph, vertex, &r);
 }
 
 eg_status eg_surgery_put(eg_surgery *s, eg_module *module, eg_module *fresh, const char *why)

@@ -95,6 +95,8 @@ void eg_surgery_free(eg_surgery *s)
     eg__notes_cut(s, 0);
     for (size_t i = 0; i < s->n_names; i++)
         free(s->names[i]);
+    for (size_t i = 0; i < s->n_paths; i++)
+        free(s->paths[i]);
     eg_module_release(s->root);
     eg__buf_free(&s->way_names);
     void *lists[] = {s->places,  s->optimizers, s->inputs, s->edits, s->replacements, s->derivations,
@@ -133,22 +135,15 @@ size_t eg_surgery_size(const eg_surgery *s)
     return s != NULL ? s->n_replacements : 0;
 }
 
-/* "a.b.c" from the way of c; written from its end. */
-static char *path_of(const eg_surgery *s, uint32_t way)
+/* Paths that were asked for are kept, since callers may keep them. */
+static const char *shown_path(eg_surgery *s, size_t i)
 {
-    size_t len = 0;
-    for (uint32_t w = way; w != 0; w = s->ways[w].parent)
-        len += strlen(s->way_names.data + s->ways[w].name) + 1;
-    char *path = eg__calloc(len + 1, 1);
-    size_t at = len == 0 ? 0 : len - 1;
-    for (uint32_t w = way; w != 0 && path != NULL; w = s->ways[w].parent) {
-        const char *name = s->way_names.data + s->ways[w].name;
-        at -= strlen(name);
-        memcpy(path + at, name, strlen(name));
-        if (at > 0)
-            path[--at] = '.';
-    }
-    return path;
+    if (eg__grow(&s->paths, &s->paths_capacity, s->n_replacements, sizeof(*s->paths)) != EG_OK)
+        return NULL;
+    if (s->paths[i] == NULL)
+        s->paths[i] = eg__way_text(s, s->replacements[i].way);
+    s->n_paths = EG_MAX(s->n_paths, i + 1);
+    return s->paths[i];
 }
 
 const eg_replaced *eg_surgery_at(eg_surgery *s, size_t i)
@@ -159,10 +154,15 @@ const eg_replaced *eg_surgery_at(eg_surgery *s, size_t i)
         eg_fail(EG_EINVAL, "there is no replacement %zu, there are %zu", i, s->n_replacements);
         return NULL;
     }
-    eg__replacement *r = &s->replacements[i];
-    if (r->shown.path == NULL)
-        r->shown.path = path_of(s, r->way);
-    return r->shown.path != NULL ? &r->shown : NULL;
+    const eg__replacement *r = &s->replacements[i];
+    s->shown = (eg_replaced){.path = shown_path(s, i),
+                             .old = r->old,
+                             .fresh = r->fresh,
+                             .policy = r->policy > 0 ? s->names[r->policy - 1] : NULL,
+                             .index = r->index,
+                             .of_replacement = r->maker != 0,
+                             .committed = i < eg__committed_replacements(s)};
+    return s->shown.path != NULL ? &s->shown : NULL;
 }
 
 /* ---- checking ---- */
