@@ -22,6 +22,7 @@
 #include "data.h"
 #include "io.h"
 #include "layers.h"
+#include "methods.h"
 #include "nas.h"
 #include "nn.h"
 #include "ops.h"

@@ -384,6 +384,99 @@ EG_API extern const eg_class eg_repeat_class;
  *  number. */
 EG_API eg_status eg_append(eg_module *container, eg_module *child);
 
+/* ---- what surgery puts in (see methods.h), to be used by itself too ---- */
+
+/** Residual blocks: eg_residual(ctx, EG_NAMED({"body", f}, {"shortcut", g})) is f(x) + g(x); without a shortcut f(x) +
+ *  x. */
+typedef struct eg_residual {
+    eg_module base;
+    const eg_named_module *named; /**< the list is read while it is built and NULL after */
+    size_t n_named;
+} eg_residual;
+EG_API extern const eg_class eg_residual_class;
+#define eg_residual(...) eg_new(eg_residual, __VA_ARGS__)
+/** A residual block whose body is left out with probability drop_rate in training (Huang et al. 2016): for the whole
+ *  batch, and scaled by 1 - drop_rate in evaluation; or by_sample, as eg_f_drop_path(). */
+typedef struct eg_stochastic_residual {
+    eg_module base;
+    const eg_named_module *named; /**< the list is read while it is built and NULL after */
+    size_t n_named;
+    double drop_rate; /**< 0 .. 1 */
+    bool by_sample;
+} eg_stochastic_residual;
+EG_API extern const eg_class eg_stochastic_residual_class;
+#define eg_stochastic_residual(...) eg_new(eg_stochastic_residual, __VA_ARGS__)
+
+/** A Sequential whose weights are factors of one: of eg_factorize(). `error` only says how near they are. */
+typedef struct eg_factorized {
+    eg_module base;
+    eg_module *const *modules; /**< as in eg_sequential */
+    size_t n_modules;
+    const eg_named_module *named;
+    size_t n_named;
+    double error;
+} eg_factorized;
+EG_API extern const eg_class eg_factorized_class;
+#define eg_factorized(...) eg_new(eg_factorized, __VA_ARGS__)
+/** base_layer(x) + scale * lora_B(lora_A(x)) (Hu et al. 2022): eg_low_rank_adapter(ctx, EG_NAMED({"base_layer", l},
+ *  {"lora_A", a}, {"lora_B", b}), .scale = 2). */
+typedef struct eg_low_rank_adapter {
+    eg_module base;
+    const eg_named_module *named; /**< the list is read while it is built and NULL after */
+    size_t n_named;
+    double scale; /**< 0 = 1 */
+    bool merged;  /**< the base layer's weight has the correction in it already */
+} eg_low_rank_adapter;
+EG_API extern const eg_class eg_low_rank_adapter_class;
+#define eg_low_rank_adapter(...) eg_new(eg_low_rank_adapter, __VA_ARGS__)
+
+/** A convolution of blurred input: eg_blur_conv2d(ctx, EG_NAMED({"conv", c})); with conv_first its output is blurred,
+ * at steps of `stride`. The filter is [1 2 1; 2 4 2; 1 2 1] / 16, a buffer "blur_filter" (Zhang 2019). */
+typedef struct eg_blur_conv2d {
+    eg_module base;
+    const eg_named_module *named; /**< the list is read while it is built and NULL after */
+    size_t n_named;
+    bool conv_first;
+    eg_hw stride; /**< of the blur, with conv_first */
+    eg_tensor *blur_filter;
+} eg_blur_conv2d;
+EG_API extern const eg_class eg_blur_conv2d_class;
+#define eg_blur_conv2d(...) eg_new(eg_blur_conv2d, __VA_ARGS__)
+/** eg_blur_max_pool2d(ctx, 2): the largest of each window at steps of 1, then blurred at steps of `stride`. */
+typedef struct eg_blur_max_pool2d {
+    eg_module base;
+    eg_hw kernel_size, stride, padding, dilation; /**< stride 0 = kernel_size */
+    eg_tensor *blur_filter;
+} eg_blur_max_pool2d;
+EG_API extern const eg_class eg_blur_max_pool2d_class;
+#define eg_blur_max_pool2d(...) eg_new(eg_blur_max_pool2d, __VA_ARGS__)
+
+/** x * gain * sigmoid(excite(relu(squeeze(mean(x))))), by channels (Hu et al. 2018): eg_squeeze_excite2d(ctx, 64, 16).
+ */
+typedef struct eg_squeeze_excite2d {
+    eg_module base;
+    int64_t num_features, latent_channels;
+    double gain; /**< 0 = 1 */
+    eg_module *squeeze, *excite;
+} eg_squeeze_excite2d;
+EG_API extern const eg_class eg_squeeze_excite2d_class;
+#define eg_squeeze_excite2d(...) eg_new(eg_squeeze_excite2d, __VA_ARGS__)
+/** A Sequential of a convolution and its SqueezeExcite2d. */
+typedef eg_sequential eg_squeeze_excite_conv2d;
+EG_API extern const eg_class eg_squeeze_excite_conv2d_class;
+#define eg_squeeze_excite_conv2d(...) eg_new(eg_squeeze_excite_conv2d, __VA_ARGS__)
+
+/** A batch norm that in training normalizes parts of at most ghost_batch_size samples: eg_ghost_batch_norm2d(ctx,
+ *  EG_NAMED({"norm", b}), .ghost_batch_size = 32). Smaller batches are EINVAL. */
+typedef struct eg_ghost_batch_norm2d {
+    eg_module base;
+    const eg_named_module *named; /**< the list is read while it is built and NULL after */
+    size_t n_named;
+    int64_t ghost_batch_size; /**< 0 = 32 */
+} eg_ghost_batch_norm2d;
+EG_API extern const eg_class eg_ghost_batch_norm2d_class;
+#define eg_ghost_batch_norm2d(...) eg_new(eg_ghost_batch_norm2d, __VA_ARGS__)
+
 #ifdef __cplusplus
 }
 #endif

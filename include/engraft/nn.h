@@ -393,6 +393,8 @@ EG_API const eg_trace_op *eg_trace_at(const eg_trace *trace, size_t i);
 EG_API uint64_t eg_trace_macs(const eg_trace *trace);
 /** Parameters (elements) that the run used: of a supernet with a decision, those of the chosen path. */
 EG_API int64_t eg_trace_params(const eg_trace *trace);
+/** Number of the tensor that is output i of the model, as in eg_trace_op; 0 when out of range. */
+EG_API uint64_t eg_trace_output_id(const eg_trace *trace, size_t i);
 /** Shape of output i of the model. */
 EG_API eg_shape eg_trace_output(const eg_trace *trace, size_t i);
 /** A table: path, operation, output shape, parameters, MACs; for eg_free(). */

@@ -232,6 +232,30 @@ EG_API eg_status eg_surgery_note(eg_surgery *s, const char *format, ...) EG_PRIN
 typedef eg_status (*eg_surgery_look_fn)(void *payload, eg_module *root);
 EG_API eg_status eg_surgery_look(eg_surgery *s, eg_surgery_look_fn fn, void *payload);
 
+/* ---- chains: modules that run one after the other, whatever containers lie between ---- */
+
+/** What eg_chains_find() found. */
+typedef struct eg_chains eg_chains;
+/** One of them. */
+typedef struct eg_chain {
+    eg_module *const *modules; /**< one of each class, in the order in which they run */
+    const char *const *paths;  /**< their first paths */
+    size_t n;
+    const char *refused; /**< why the surgery must not join them; NULL = it may */
+} eg_chain;
+/** Finds modules of `classes` (or subclasses) of which each takes what the one before it has computed:
+ * eg_chains_find(net, EG_SHAPES(EG_SHAPE(1, 3, 32, 32)), EG_CLASSES(&eg_conv2d_class, &eg_batch_norm2d_class)). The
+ * model runs once on these shapes. A chain is refused where somebody else uses a result inside of it, where a module of
+ * it runs more than once, and where one has hooks. A module is in one chain at most. NULL on failure: EINVAL for NULL
+ * and fewer than two classes, and what the run fails with. */
+EG_API eg_chains *eg_chains_find(eg_module *model, eg_shapes inputs, eg_class_list classes);
+/** Frees it. */
+EG_API void eg_chains_free(eg_chains *chains);
+/** Number of chains, refused ones too. */
+EG_API size_t eg_chains_size(const eg_chains *chains);
+/** Chain i in the order in which they run. NULL and EINVAL when out of range. Lent. */
+EG_API const eg_chain *eg_chains_at(const eg_chains *chains, size_t i);
+
 /* ---------------------------------------------------------------------------------------------- methods */
 
 /** What a method promises of the outputs in evaluation: the same but for rounding; near (`tolerance` says how near, of
@@ -249,13 +273,23 @@ typedef struct eg_method {
     double tolerance;               /**< of EG_PROMISE_CLOSE */
     const eg_class *const *targets; /**< NULL-ended: what `replace` is offered, with subclasses */
     const eg_class *const *makes;   /**< NULL-ended: what it puts in, which it does not change again. NULL = none */
-    eg_replacement_fn replace;      /**< payload: the options */
+                                    /** A module for the place of one of the targets, as eg_replacement_fn. */
+    eg_module *(*replace)(eg_module *options, eg_surgery *s, eg_module *module, size_t index);
     /** What a method that is no replacement of single modules does. `at`: the paths it is limited to, or NULL. */
     eg_status (*plan)(eg_module *options, eg_surgery *s, const char *at);
     const char *inverse; /**< the method that takes it back in a model that was trained since; NULL = none */
 } eg_method;
 /** The super class of options. */
 EG_API extern const eg_class eg_method_class;
+/** Defines the record `type_method` of a method whose options are a struct `type`: EG_METHOD(eg_factorize, "factorize",
+ *  EG_FIELDS(EG_FLOAT(..)), .help = "..", .replace = replace, .targets = ..); */
+#define EG_METHOD(type, printed, fields_, ...)                                                                         \
+    const eg_method type##_method = {.options = {.struct_size = sizeof(eg_class),                                      \
+                                                 .name = printed,                                                      \
+                                                 .super = &eg_method_class,                                            \
+                                                 .instance_size = sizeof(type),                                        \
+                                                 .fields = fields_},                                                   \
+                                     __VA_ARGS__}
 /** Options of a method `type_method`: eg_new_method(eg_factorize, ctx, .rank = 0.25). NULL on failure. */
 #define eg_new_method(type, ...) eg_module_new(&type##_method.options, sizeof(type), &(type){.base.ctx = __VA_ARGS__})
 

@@ -56,6 +56,16 @@ static const eg_class *const built_in[] = {
     &eg_dropout_class,
     &eg_drop_path_class,
     &eg_flatten_class,
+    /* what surgery puts in */
+    &eg_residual_class,
+    &eg_stochastic_residual_class,
+    &eg_factorized_class,
+    &eg_low_rank_adapter_class,
+    &eg_blur_conv2d_class,
+    &eg_blur_max_pool2d_class,
+    &eg_squeeze_excite2d_class,
+    &eg_squeeze_excite_conv2d_class,
+    &eg_ghost_batch_norm2d_class,
 };
 
 static void destroy(eg_context *ctx, void *state)

@@ -16,6 +16,7 @@ struct eg_trace {
     step *steps;
     size_t n_steps, capacity;
     eg_shape *outputs;
+    uint64_t *output_ids;
     size_t n_outputs;
 };
 
@@ -137,11 +138,14 @@ static eg_status note_outputs(eg_trace *trace, const eg_tensor *out)
 {
     size_t n = eg_tuple_size(out);
     trace->outputs = eg__calloc(n + 1, sizeof(*trace->outputs));
-    if (trace->outputs == NULL)
+    trace->output_ids = eg__calloc(n + 1, sizeof(*trace->output_ids));
+    if (trace->outputs == NULL || trace->output_ids == NULL)
         return EG_ENOMEM;
     trace->n_outputs = n;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         trace->outputs[i] = eg_tensor_shape(eg_tuple_get(out, i));
+        trace->output_ids[i] = eg_tuple_get(out, i)->trace_id;
+    }
     return EG_OK;
 }
 
@@ -205,6 +209,7 @@ void eg_trace_free(eg_trace *trace)
     }
     free(trace->steps);
     free(trace->outputs);
+    free(trace->output_ids);
     free(trace);
 }
 
@@ -245,6 +250,11 @@ int64_t eg_trace_params(const eg_trace *trace)
 eg_shape eg_trace_output(const eg_trace *trace, size_t i)
 {
     return trace != NULL && i < trace->n_outputs ? trace->outputs[i] : EG_SCALAR;
+}
+
+uint64_t eg_trace_output_id(const eg_trace *trace, size_t i)
+{
+    return trace != NULL && i < trace->n_outputs ? trace->output_ids[i] : 0;
 }
 
 /* ---- as a table ---- */

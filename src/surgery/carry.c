@@ -70,17 +70,16 @@ void eg__new_modules_free(eg__new_modules *modules)
 
 /* ---- what they take over ---- */
 
-/* The module at the same path below the old one; NULL when there is none. */
-static const eg_module *counterpart(const eg_module *old, const char *path)
+eg_module *eg__module_below(eg_module *m, const char *path)
 {
-    while (old != NULL && *path != '\0') {
+    while (m != NULL && *path != '\0') {
         const char *dot = strchr(path, '.');
         size_t len = dot != NULL ? (size_t)(dot - path) : strlen(path);
-        eg_slot *slot = eg__slot_find(old, path, len);
-        old = slot != NULL && slot->kind == EG_SLOT_CHILD ? *eg__slot_child(slot) : NULL;
+        eg_slot *slot = eg__slot_find(m, path, len);
+        m = slot != NULL && slot->kind == EG_SLOT_CHILD ? *eg__slot_child(slot) : NULL;
         path += len + (dot != NULL);
     }
-    return old;
+    return m;
 }
 
 /* Whether nothing in it is trained, though there is something that could be. */
@@ -147,7 +146,7 @@ static bool has_parameters(const eg_module *m)
 
 static eg_status carry_all(const eg__replacement *r, const eg__new_modules *list)
 {
-    const eg_module *old = r->old;
+    eg_module *old = r->old;
     bool any = false, frozen = false;
     for (size_t i = 0; i < list->n && !any; i++)
         any = has_parameters(list->items[i].module);
@@ -155,7 +154,7 @@ static eg_status carry_all(const eg__replacement *r, const eg__new_modules *list
         EG_TRY(check_frozen(r->old, &frozen));
     for (size_t i = 0; i < list->n; i++) {
         eg_module *m = list->items[i].module;
-        const eg_module *from = counterpart(old, list->paths.data + list->items[i].path);
+        const eg_module *from = eg__module_below(old, list->paths.data + list->items[i].path);
         if (!(r->without & EG_CARRY_TRAINING))
             m->training = old->training;
         for (size_t k = 0; k < m->n_slots; k++) {

@@ -152,6 +152,7 @@ struct eg_surgery {
     size_t n_paths, paths_capacity;
 
     eg_rng rng;                    /* of what policies make */
+    bool is_apart;                 /* it is the context's at the moment */
     bool has_wrapped;              /* a new module holds modules of the model */
     size_t entered;                /* how often the plan was put in place */
     size_t n_entered;              /* edits up to here are; what is planned meanwhile is not */
@@ -168,6 +169,15 @@ eg_status eg__surgery_enter(eg_surgery *s);
 void eg__surgery_leave(eg_surgery *s);
 /** Plans an exchange: keeps `owner` and `fresh`. */
 eg_status eg__surgery_edit(eg_surgery *s, eg__edit_kind kind, void *owner, uint32_t slot, void *here, void *fresh);
+/** Around what makes new modules: its tensors go with it, but for those that modules hold, and its random numbers are
+ *  the surgery's, not the context's. They nest. */
+typedef struct eg__apart {
+    size_t mark;
+    eg_rng kept;
+    bool is_outer;
+} eg__apart;
+eg_status eg__apart_begin(eg_surgery *s, eg__apart *apart);
+void eg__apart_end(eg_surgery *s, const eg__apart *apart);
 /** Forgets edits, replacements and derivations past these numbers. */
 void eg__surgery_cut(eg_surgery *s, size_t n_edits, size_t n_replacements, size_t n_derivations);
 void eg__notes_cut(eg_surgery *s, size_t n);
@@ -181,6 +191,11 @@ eg_status eg__way_find(eg_surgery *s, const eg__model_graph *graph, uint32_t *kn
 /** The path as text, for free(). NULL on ENOMEM. */
 char *eg__way_text(const eg_surgery *s, uint32_t way);
 
+/* ---- methods ---- */
+
+/** The built-in ones (methods/table.c), NULL-ended. */
+extern const eg_method *const eg__methods[];
+
 /* ---- planning (policies.c, put.c, carry.c) ---- */
 
 /** Plans that `about->shown.fresh` stands in all places of a vertex. The graph is of the model as planned. */
@@ -188,6 +203,8 @@ eg_status eg__surgery_replace_vertex(eg_surgery *s, eg__model_graph *graph, uint
                                      const eg__replacement *about);
 /** Lets the new module of a replacement have what the old one has. */
 eg_status eg__surgery_carry(eg_surgery *s, eg__model_graph *graph, const eg__replacement *r);
+/** The module at a path below m; NULL, without a failure, when there is none. */
+eg_module *eg__module_below(eg_module *m, const char *path);
 /** Gathers the modules of a new module that are not in the model yet, itself first, with their paths in it. */
 typedef struct eg__new_modules {
     struct eg__new_module {

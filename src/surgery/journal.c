@@ -182,6 +182,31 @@ void eg__surgery_leave(eg_surgery *s)
         exchange_back(s, eg__committed_edits(s), s->n_entered);
 }
 
+eg_status eg__apart_begin(eg_surgery *s, eg__apart *apart)
+{
+    apart->mark = eg__scope_enter(s->ctx);
+    if (apart->mark == SIZE_MAX)
+        return EG_ENOMEM;
+    eg_rng *stream = eg_context_rng(s->ctx);
+    apart->is_outer = !s->is_apart;
+    apart->kept = *stream;
+    if (apart->is_outer)
+        *stream = s->rng;
+    s->is_apart = true;
+    return EG_OK;
+}
+
+void eg__apart_end(eg_surgery *s, const eg__apart *apart)
+{
+    eg_rng *stream = eg_context_rng(s->ctx);
+    if (apart->is_outer) {
+        s->rng = *stream;
+        *stream = apart->kept;
+        s->is_apart = false;
+    }
+    eg__scope_leave(s->ctx, apart->mark, NULL);
+}
+
 /* ---- committing ---- */
 
 void eg__batch_free(eg_surgery *s, eg__batch *batch)

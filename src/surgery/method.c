@@ -4,6 +4,7 @@
 #include "surgery/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 const eg_class eg_method_class = {
     .struct_size = sizeof(eg_class),
@@ -17,6 +18,19 @@ static const eg_method *method_of(const eg_module *options)
     return options->cls->super == &eg_method_class ? (const eg_method *)(const void *)options->cls : NULL;
 }
 
+/* What a policy of a method is asked with. */
+typedef struct application {
+    eg_surgery *s;
+    const eg_method *method;
+    eg_module *options;
+} application;
+
+static eg_module *replace(void *payload, eg_module *module, size_t index)
+{
+    const application *a = payload;
+    return a->method->replace(a->options, a->s, module, index);
+}
+
 /* One policy for each class that the method changes. */
 static eg_status plan_policies(eg_surgery *s, const eg_method *method, eg_module *options, const char *at)
 {
@@ -26,10 +40,11 @@ static eg_status plan_policies(eg_surgery *s, const eg_method *method, eg_module
     eg_policy *items = eg__calloc(n + 1, sizeof(*items));
     if (items == NULL)
         return EG_ENOMEM;
+    application a = {s, method, options};
     for (size_t i = 0; i < n; i++)
         items[i] = (eg_policy){.cls = method->targets[i],
-                               .replace = method->replace,
-                               .payload = options,
+                               .replace = replace,
+                               .payload = &a,
                                .at = at,
                                .spare = method->makes,
                                .without = EG_CARRY_WEIGHTS | EG_CARRY_BUFFERS, /* methods have their own ways */
@@ -45,11 +60,10 @@ static eg_status plan_method(eg_surgery *s, const eg_method *method, eg_module *
     EG_TRY(eg__path_check(at));
     if (method->replace != NULL)
         return plan_policies(s, method, options, at);
-    eg_rng *stream = eg_context_rng(s->ctx), kept = *stream;
-    *stream = s->rng;
+    eg__apart apart;
+    EG_TRY(eg__apart_begin(s, &apart));
     eg_status status = method->plan(options, s, at);
-    s->rng = *stream;
-    *stream = kept;
+    eg__apart_end(s, &apart);
     if (status != EG_OK)
         eg__surgery_cut(s, n_edits, n_replacements, n_derivations);
     return status;
@@ -69,4 +83,30 @@ eg_status eg_surgery_apply(eg_surgery *s, eg_module *options, const char *at)
         eg__fail_prefix(status, "%s", method->options.name);
     eg_module_release(options);
     return status;
+}
+
+const eg_method *eg_method_at(size_t i)
+{
+    size_t n = 0;
+    while (n < i && eg__methods[n] != NULL)
+        n++;
+    return eg__methods[n];
+}
+
+const eg_method *eg_method_find(const char *name)
+{
+    if (name == NULL)
+        return eg__null(__func__, "name");
+    const char *names[64];
+    size_t n = 0;
+    for (; eg__methods[n] != NULL && n < EG_COUNT(names); n++) {
+        names[n] = eg__methods[n]->options.name;
+        if (strcmp(names[n], name) == 0)
+            return eg__methods[n];
+    }
+    char near[200];
+    eg_closest_name(name, names, n, near, sizeof(near));
+    eg_fail(EG_ENOENT, "there is no method '%s'%s%s%s", name, *near == '\0' ? "" : " (did you mean ", near,
+            *near == '\0' ? "" : "?)");
+    return NULL;
 }

@@ -469,17 +469,18 @@ static void count(eg_policies policies, size_t *counters, bool back)
     }
 }
 
-/* Failures recorded before are not those of policies; random numbers of policies are not the context's. */
+/* Failures recorded before are not those of policies. */
 static eg_status run_apart(pass *p, const size_t *n_replaced)
 {
     eg__error_mark mark;
     eg__error_save(&mark);
     eg_error_clear();
-    eg_rng *stream = eg_context_rng(p->s->ctx), kept = *stream;
-    *stream = p->s->rng;
-    eg_status status = run(p);
-    p->s->rng = *stream;
-    *stream = kept;
+    eg__apart apart;
+    eg_status status = eg__apart_begin(p->s, &apart);
+    if (status == EG_OK) {
+        status = run(p);
+        eg__apart_end(p->s, &apart);
+    }
     if (status == EG_OK)
         status = note_idle(p, n_replaced);
     if (status == EG_OK)

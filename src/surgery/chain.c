@@ -1,0 +1,272 @@
+/*
+ * Chains of modules in the traced graph: which module takes what another has computed.
+ *
+ * A run is a stretch of operations of one module. Of the modules around an operation the innermost counts whose class
+ * is looked for.
+ */
+#include "surgery/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct run {
+    eg_module *module;
+    char *path;
+    size_t first_op, n_ops;
+    size_t cls;      /* which of the classes it is of */
+    bool is_chained; /* it is part of a chain already */
+} run;
+
+struct eg_chains {
+    eg_chain *items;
+    size_t n, capacity;
+};
+
+typedef struct finder {
+    eg_module *model;
+    const eg_trace *trace;
+    eg_class_list classes;
+    run *runs; /* in the order of the trace */
+    size_t n_runs, capacity;
+    eg_chains *chains;
+} finder;
+
+/* ---- runs ---- */
+
+static size_t class_number(const finder *f, const eg_module *m)
+{
+    size_t i = 0;
+    while (i < f->classes.n && !eg_is_a(m, f->classes.items[i]))
+        i++;
+    return i;
+}
+
+/* The innermost module on the path whose class is looked for; its path is cut there. NULL when there is none. */
+static eg_module *find_module(const finder *f, char *path)
+{
+    for (size_t len = strlen(path); len > 0;) {
+        path[len] = '\0';
+        eg_module *m = eg__module_below(f->model, path);
+        if (m == NULL || class_number(f, m) < f->classes.n)
+            return m;
+        const char *dot = strrchr(path, '.');
+        len = dot != NULL ? (size_t)(dot - path) : 0;
+    }
+    return NULL;
+}
+
+static eg_status add_run(finder *f, size_t op)
+{
+    char *path = eg__strdup(eg_trace_at(f->trace, op)->path);
+    if (path == NULL)
+        return EG_ENOMEM;
+    eg_module *m = find_module(f, path);
+    run *last = f->n_runs > 0 ? &f->runs[f->n_runs - 1] : NULL;
+    eg_status status = EG_OK;
+    if (m != NULL && last != NULL && last->module == m && last->first_op + last->n_ops == op) {
+        last->n_ops++;
+    } else if (m != NULL) {
+        status = eg__grow(&f->runs, &f->capacity, f->n_runs + 1, sizeof(*f->runs));
+        if (status == EG_OK) {
+            f->runs[f->n_runs++] =
+                (run){.module = m, .path = path, .first_op = op, .n_ops = 1, .cls = class_number(f, m)};
+            return EG_OK;
+        }
+    }
+    free(path);
+    return status;
+}
+
+static bool is_in(const run *r, size_t op)
+{
+    return op >= r->first_op && op < r->first_op + r->n_ops;
+}
+
+static const eg_trace_op *last_op(const finder *f, const run *r)
+{
+    return eg_trace_at(f->trace, r->first_op + r->n_ops - 1);
+}
+
+/* ---- who uses what a run has computed ---- */
+
+static bool takes(const eg_trace_op *op, uint64_t first, size_t n)
+{
+    for (size_t i = 0; i < op->n_inputs; i++) {
+        if (op->inputs[i] >= first && op->inputs[i] < first + n)
+            return true;
+    }
+    return false;
+}
+
+static run *run_of(const finder *f, size_t op)
+{
+    for (size_t i = 0; i < f->n_runs; i++) {
+        if (is_in(&f->runs[i], op))
+            return &f->runs[i];
+    }
+    return NULL;
+}
+
+typedef struct users {
+    run *next;     /* of the wanted class, among them; NULL = none */
+    size_t others; /* operations elsewhere, and outputs of the model */
+} users;
+
+static users find_users(const finder *f, const run *r, size_t wanted)
+{
+    users u = {0};
+    const eg_trace_op *from = last_op(f, r);
+    for (size_t i = r->first_op + r->n_ops; i < eg_trace_size(f->trace); i++) {
+        if (!takes(eg_trace_at(f->trace, i), from->output, from->n_outputs))
+            continue;
+        run *user = run_of(f, i);
+        if (user != NULL && user->cls == wanted && u.next == NULL)
+            u.next = user;
+        else if (user == NULL || user != u.next)
+            u.others++;
+    }
+    for (size_t i = 0; eg_trace_output_id(f->trace, i) != 0; i++) {
+        uint64_t id = eg_trace_output_id(f->trace, i);
+        u.others += id >= from->output && id < from->output + from->n_outputs;
+    }
+    return u;
+}
+
+static size_t count_runs(const finder *f, const eg_module *m)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_runs; i++)
+        n += f->runs[i].module == m;
+    return n;
+}
+
+/* ---- chains ---- */
+
+static void free_chain(eg_chain *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        free((char *)(uintptr_t)c->paths[i]);
+    free((void *)(uintptr_t)c->paths);
+    free((void *)(uintptr_t)c->modules);
+    free((char *)(uintptr_t)c->refused);
+}
+
+/* Why these runs must not be joined; NULL where they may, or when memory is short (*failed). */
+static char *find_reason(const finder *f, run *const *steps, const size_t *others, bool *failed)
+{
+    char *reason = NULL;
+    for (size_t i = 0; i < f->classes.n && reason == NULL && !*failed; i++) {
+        const run *r = steps[i];
+        bool refused = true;
+        if (count_runs(f, r->module) > 1)
+            reason = eg__format("'%s' runs more than once", r->path);
+        else if (r->module->n_hooks > 0)
+            reason = eg__format("'%s' has hooks", r->path);
+        else if (i + 1 < f->classes.n && others[i] > 0)
+            reason = eg__format("the result of '%s' is used elsewhere too", r->path);
+        else
+            refused = false;
+        *failed = refused && reason == NULL;
+    }
+    return reason;
+}
+
+static eg_status add_chain(finder *f, run *const *steps, const size_t *others)
+{
+    eg_chains *chains = f->chains;
+    size_t n = f->classes.n;
+    EG_TRY(eg__grow(&chains->items, &chains->capacity, chains->n + 1, sizeof(*chains->items)));
+    eg_module **modules = eg__calloc(n, sizeof(eg_module *));
+    char **paths = eg__calloc(n, sizeof(char *));
+    eg_chain *c = &chains->items[chains->n++];
+    *c = (eg_chain){.modules = modules, .paths = (const char *const *)paths};
+    if (modules == NULL || paths == NULL)
+        return EG_ENOMEM;
+    bool failed = false;
+    c->refused = find_reason(f, steps, others, &failed);
+    for (; c->n < n && !failed; c->n++) {
+        modules[c->n] = steps[c->n]->module;
+        paths[c->n] = eg__strdup(steps[c->n]->path);
+        steps[c->n]->is_chained = true;
+        failed = paths[c->n] == NULL;
+    }
+    return failed ? EG_ENOMEM : EG_OK;
+}
+
+/* The chain that begins with a run, if there is one. */
+static eg_status follow(finder *f, run *first, run **steps, size_t *others)
+{
+    size_t n = 0;
+    for (run *r = first; r != NULL && !r->is_chained && n < f->classes.n;) {
+        steps[n] = r;
+        others[n] = 0;
+        if (++n == f->classes.n)
+            return add_chain(f, steps, others);
+        users u = find_users(f, r, n);
+        others[n - 1] = u.others;
+        r = u.next;
+    }
+    return EG_OK;
+}
+
+static eg_status find_chains(finder *f)
+{
+    for (size_t i = 0; i < eg_trace_size(f->trace); i++)
+        EG_TRY(add_run(f, i));
+    run **steps = eg__calloc(f->classes.n, sizeof(*steps));
+    size_t *others = eg__calloc(f->classes.n, sizeof(*others));
+    eg_status status = steps != NULL && others != NULL ? EG_OK : EG_ENOMEM;
+    for (size_t i = 0; i < f->n_runs && status == EG_OK; i++) {
+        if (f->runs[i].cls == 0)
+            status = follow(f, &f->runs[i], steps, others);
+    }
+    free(steps);
+    free(others);
+    return status;
+}
+
+eg_chains *eg_chains_find(eg_module *model, eg_shapes inputs, eg_class_list classes)
+{
+    if (model == NULL || classes.items == NULL || classes.n < 2) {
+        eg_fail(EG_EINVAL, "chains: %s", model == NULL ? "the model is NULL" : "expected two classes or more");
+        return NULL;
+    }
+    eg_trace *trace = eg_trace_new(model, inputs.items, inputs.n);
+    if (trace == NULL)
+        return NULL;
+    finder f = {.model = model, .trace = trace, .classes = classes, .chains = eg__calloc(1, sizeof(eg_chains))};
+    eg_status status = f.chains != NULL ? find_chains(&f) : EG_ENOMEM;
+    for (size_t i = 0; i < f.n_runs; i++)
+        free(f.runs[i].path);
+    free(f.runs);
+    eg_trace_free(trace);
+    if (status == EG_OK)
+        return f.chains;
+    eg_chains_free(f.chains);
+    return NULL;
+}
+
+void eg_chains_free(eg_chains *chains)
+{
+    for (size_t i = 0; chains != NULL && i < chains->n; i++)
+        free_chain(&chains->items[i]);
+    if (chains != NULL)
+        free(chains->items);
+    free(chains);
+}
+
+size_t eg_chains_size(const eg_chains *chains)
+{
+    return chains != NULL ? chains->n : 0;
+}
+
+const eg_chain *eg_chains_at(const eg_chains *chains, size_t i)
+{
+    if (chains == NULL)
+        return eg__null(__func__, "chains");
+    if (i >= chains->n) {
+        eg_fail(EG_EINVAL, "there is no chain %zu, there are %zu", i, chains->n);
+        return NULL;
+    }
+    return &chains->items[i];
+}

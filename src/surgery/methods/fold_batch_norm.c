@@ -1,0 +1,151 @@
+/*
+ * Batch norms folded into the convolutions before them.
+ *
+ * In evaluation a batch norm is y = s x + t with s = gamma / sqrt(var + eps) and t = beta - s mean, for each channel;
+ * after a convolution that is a convolution with weight s w and bias s b + t. Computed in double precision.
+ */
+#include "engraft/methods.h"
+#include "surgery/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The numbers of a vector; `otherwise` for eg_none. For free(). */
+static float *read_vector(const eg_tensor *t, size_t n, float otherwise)
+{
+    float *v = eg__calloc(n, sizeof(*v));
+    for (size_t i = 0; i < n && v != NULL; i++)
+        v[i] = otherwise;
+    if (v != NULL && !eg_is_none(t) && eg_tensor_read(t, v, n) != EG_OK) {
+        free(v);
+        return NULL;
+    }
+    return v;
+}
+
+typedef struct vectors {
+    float *gamma, *beta, *mean, *var, *bias, *weight;
+} vectors;
+
+static bool read_vectors(vectors *v, const eg_conv2d *c, const eg_batch_norm2d *b)
+{
+    size_t n = (size_t)c->out_channels;
+    v->gamma = read_vector(b->weight, n, 1);
+    v->beta = read_vector(b->bias, n, 0);
+    v->mean = read_vector(b->running_mean, n, 0);
+    v->var = read_vector(b->running_var, n, 1);
+    v->bias = read_vector(c->bias, n, 0);
+    v->weight = read_vector(c->weight, (size_t)eg_tensor_numel(c->weight), 0);
+    return v->gamma != NULL && v->beta != NULL && v->mean != NULL && v->var != NULL && v->bias != NULL &&
+           v->weight != NULL;
+}
+
+static void free_vectors(vectors *v)
+{
+    float *all[] = {v->gamma, v->beta, v->mean, v->var, v->bias, v->weight};
+    for (size_t i = 0; i < EG_COUNT(all); i++)
+        free(all[i]);
+}
+
+static void fold(vectors *v, const eg_conv2d *c, double eps)
+{
+    size_t n = (size_t)c->out_channels, taps = (size_t)eg_tensor_numel(c->weight) / n;
+    for (size_t i = 0; i < n; i++) {
+        double scale = v->gamma[i] / sqrt((double)v->var[i] + eps);
+        for (size_t k = 0; k < taps; k++)
+            v->weight[i * taps + k] = (float)(scale * v->weight[i * taps + k]);
+        v->bias[i] = (float)(scale * ((double)v->bias[i] - v->mean[i]) + v->beta[i]);
+    }
+}
+
+/* The convolution that does what both did. */
+static eg_module *make_folded(eg_surgery *s, const eg_conv2d *c, const eg_batch_norm2d *b)
+{
+    eg_module *m = eg_conv2d(c->base.ctx, c->in_channels, c->out_channels, c->kernel_size, .stride = c->stride,
+                             .padding = c->padding, .dilation = c->dilation, .groups = c->groups);
+    vectors v = {0};
+    bool done = m != NULL && read_vectors(&v, c, b);
+    if (done) {
+        eg_conv2d *folded = EG_CAST(m, eg_conv2d);
+        eg_tensor *from[] = {c->weight};
+        fold(&v, c, b->eps);
+        done = eg_tensor_write(folded->weight, v.weight, (size_t)eg_tensor_numel(c->weight)) == EG_OK &&
+               eg_tensor_write(folded->bias, v.bias, (size_t)c->out_channels) == EG_OK &&
+               eg_surgery_derive(s, folded->weight, from, 1, NULL, NULL, NULL) == EG_OK;
+        folded->weight->requires_grad = c->weight->requires_grad;
+        folded->bias->requires_grad = c->weight->requires_grad;
+    }
+    free_vectors(&v);
+    if (done)
+        return m;
+    eg_module_release(m);
+    return NULL;
+}
+
+/* Why a chain is left as it is; NULL when it is folded. */
+static const char *find_reason(const eg_chain *chain)
+{
+    if (chain->refused != NULL)
+        return chain->refused;
+    const eg_module *conv = chain->modules[0], *norm = chain->modules[1];
+    if (conv->cls != &eg_conv2d_class || norm->cls != &eg_batch_norm2d_class)
+        return "they are of classes of their own";
+    if (conv->open != NULL || norm->open != NULL || conv->n_reparams > 0)
+        return "its parameters are computed, or not decided yet";
+    if (((const eg_batch_norm2d *)norm)->no_track_running_stats)
+        return "the norm has no running statistics";
+    return NULL;
+}
+
+static eg_status fold_chain(eg_surgery *s, const eg_chain *chain)
+{
+    const eg_conv2d *c = EG_CAST(chain->modules[0], eg_conv2d);
+    const eg_batch_norm2d *b = EG_CAST(chain->modules[1], eg_batch_norm2d);
+    eg_module *folded = make_folded(s, c, b);
+    if (folded == NULL)
+        return eg_error_last()->code;
+    EG_TRY(eg_surgery_put(s, chain->modules[0], folded, "fold_batch_norm"));
+    eg_module *rest = b->relu ? eg_relu(s->ctx) : eg_identity(s->ctx);
+    if (rest == NULL)
+        return eg_error_last()->code;
+    return eg_surgery_put(s, chain->modules[1], rest, "fold_batch_norm");
+}
+
+typedef struct search {
+    eg_shapes inputs;
+    eg_chains *chains;
+} search;
+
+static eg_status find_chains(void *payload, eg_module *root)
+{
+    search *at = payload;
+    at->chains = eg_chains_find(root, at->inputs, EG_CLASSES(&eg_conv2d_class, &eg_batch_norm2d_class));
+    return at->chains != NULL ? EG_OK : eg_error_last()->code;
+}
+
+static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
+{
+    (void)options;
+    EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
+    search found = {.inputs = {s->inputs, s->n_inputs}};
+    size_t n = 0;
+    eg_status status = eg_surgery_look(s, find_chains, &found);
+    for (size_t i = 0; i < eg_chains_size(found.chains) && status == EG_OK; i++) {
+        const eg_chain *chain = eg_chains_at(found.chains, i);
+        if (!eg__path_matches(at, chain->paths[1]))
+            continue;
+        const char *reason = find_reason(chain);
+        status = reason != NULL ? eg_surgery_note(s, "fold_batch_norm leaves '%s': %s", chain->paths[1], reason)
+                                : fold_chain(s, chain);
+        n += reason == NULL;
+    }
+    if (status == EG_OK && n == 0)
+        status = eg_surgery_note(s, "fold_batch_norm found no batch norm to fold");
+    eg_chains_free(found.chains);
+    return status;
+}
+
+EG_METHOD(eg_fold_batch_norm, "fold_batch_norm", NULL, .help = "batch norms go into the convolutions before them",
+          .source = "Jacob et al. 2018, section 3.2; saves the pass over memory that a norm is",
+          .promise = EG_PROMISE_EXACT, .plan = plan);

@@ -1,0 +1,179 @@
+/*
+ * Layers of Sequentials dropped, duplicated, and cleaned of those that do nothing. Each makes a new Sequential of the
+ * very layers, since slots of the old one must not move.
+ */
+#include "engraft/methods.h"
+#include "surgery/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_plain_sequence(const eg_module *m)
+{
+    return m->cls == &eg_sequential_class;
+}
+
+/* A Sequential of these layers, which are retained here. NULL on failure. */
+static eg_module *make_sequence(eg_context *ctx, eg_module *const *layers, size_t n)
+{
+    eg_module *m = eg_sequential(ctx);
+    for (size_t i = 0; i < n && m != NULL; i++) {
+        if (eg_append(m, eg_module_retain(layers[i])) == EG_OK)
+            continue;
+        eg_module_release(m);
+        m = NULL;
+    }
+    return m;
+}
+
+/* Room for the layers of a Sequential, up to twice as many; *n receives how many it has. For free(). */
+static eg_module **list_layers(const eg_module *sequence, size_t *n)
+{
+    eg_module **layers = eg__calloc(2 * sequence->n_slots + 1, sizeof(eg_module *));
+    *n = 0;
+    for (size_t i = 0; layers != NULL && eg__child_at(sequence, i) != NULL; i++)
+        layers[(*n)++] = eg__child_at(sequence, i);
+    return layers;
+}
+
+/* ---- drop_layers and duplicate_layers ---- */
+
+static eg_status check_range(int64_t first, int64_t count, size_t n, const char *path)
+{
+    EG_CHECK(first >= 0 && first + count <= (int64_t)n, EG_EINVAL,
+             "'%s' has %zu layers, expected at least %" PRId64 " for the range to fit", path, n, first + count);
+    return EG_OK;
+}
+
+typedef struct edit {
+    eg_surgery *s;
+    const eg_layer_range *range;
+    bool duplicate;
+    const char *at;
+    eg_module *found;
+    char *path;
+    size_t n_found;
+} edit;
+
+static eg_status find_sequence(void *payload, const char *path, eg_module *m)
+{
+    edit *e = payload;
+    if (!is_plain_sequence(m) || !eg__path_matches(e->at, path) || (e->at == NULL && *path != '\0'))
+        return EG_OK;
+    if (e->n_found++ > 0)
+        return EG_OK;
+    e->found = m;
+    e->path = eg__strdup(path);
+    return e->path != NULL ? EG_OK : EG_ENOMEM;
+}
+
+static eg_status look_for_sequence(void *payload, eg_module *root)
+{
+    return eg_module_walk(root, find_sequence, payload);
+}
+
+/* Copies have weights of their own. */
+static eg_status copy_layers(eg_module **layers, size_t *n, size_t first, size_t count)
+{
+    memmove(layers + first + 2 * count, layers + first + count, (*n - first - count) * sizeof(eg_module *));
+    for (size_t i = 0; i < count; i++) {
+        layers[first + count + i] = eg_module_clone(layers[first + i]);
+        if (layers[first + count + i] == NULL) {
+            while (i-- > 0)
+                eg_module_release(layers[first + count + i]);
+            return eg_error_last()->code;
+        }
+    }
+    *n += count;
+    return EG_OK;
+}
+
+static eg_status change_range(const edit *e)
+{
+    size_t n, first = (size_t)e->range->first, count = (size_t)e->range->count;
+    eg_module **layers = list_layers(e->found, &n);
+    eg_status status = layers != NULL ? check_range(e->range->first, e->range->count, n, e->path) : EG_ENOMEM;
+    if (status == EG_OK && e->duplicate) {
+        status = copy_layers(layers, &n, first, count);
+    } else if (status == EG_OK) {
+        memmove(layers + first, layers + first + count, (n - first - count) * sizeof(eg_module *));
+        n -= count;
+    }
+    eg_module *made = status == EG_OK ? make_sequence(e->s->ctx, layers, n) : NULL;
+    for (size_t i = 0; status == EG_OK && e->duplicate && i < count; i++)
+        eg_module_release(layers[first + count + i]);
+    if (status == EG_OK)
+        status = made != NULL ? eg_surgery_put(e->s, e->found, made, e->duplicate ? "duplicate_layers" : "drop_layers")
+                              : eg_error_last()->code;
+    free(layers);
+    return status;
+}
+
+static eg_status plan_range(eg_module *options, eg_surgery *s, const char *at, bool duplicate)
+{
+    edit e = {.s = s, .range = (const eg_layer_range *)options, .duplicate = duplicate, .at = at};
+    eg_status status = eg_surgery_look(s, look_for_sequence, &e);
+    if (status == EG_OK && e.n_found != 1)
+        status =
+            eg_fail(EG_EINVAL, "%zu Sequentials at '%s', expected the path of one", e.n_found, at != NULL ? at : "");
+    if (status == EG_OK)
+        status = change_range(&e);
+    free(e.path);
+    return status;
+}
+
+static eg_status plan_drop(eg_module *options, eg_surgery *s, const char *at)
+{
+    return plan_range(options, s, at, false);
+}
+
+static eg_status plan_duplicate(eg_module *options, eg_surgery *s, const char *at)
+{
+    return plan_range(options, s, at, true);
+}
+
+#define RANGE_FIELDS                                                                                                   \
+    EG_FIELDS(EG_INT(eg_layer_range, first, EG_AT_LEAST(0), .help = "number of the first of them"),                    \
+              EG_INT(eg_layer_range, count, EG_AT_LEAST(1), .def = 1, .help = "how many"))
+
+EG_METHOD(eg_drop_layers, "drop_layers", RANGE_FIELDS, .help = "layers are taken out of the Sequential at the path",
+          .source = "Fan et al. 2020 (LayerDrop)", .promise = EG_PROMISE_TRAINED, .plan = plan_drop,
+          .inverse = "duplicate_layers");
+EG_METHOD(eg_duplicate_layers, "duplicate_layers", RANGE_FIELDS,
+          .help = "layers of the Sequential at the path stand there twice, with weights of their own",
+          .source = "Kim et al. 2023 (depth up-scaling)", .promise = EG_PROMISE_TRAINED, .plan = plan_duplicate,
+          .inverse = "drop_layers");
+
+/* ---- identity_elimination ---- */
+
+/* Whether it gives back what it is given, in every mode. */
+static bool is_idle(const eg_module *m)
+{
+    bool is_dropout = m->cls == &eg_dropout_class || m->cls == &eg_drop_path_class;
+    bool idle = m->cls == &eg_identity_class || (is_dropout && ((const eg_dropout *)m)->p == 0);
+    return idle && m->n_hooks == 0 && m->open == NULL;
+}
+
+static eg_module *without_idle(eg_module *options, eg_surgery *s, eg_module *module, size_t index)
+{
+    (void)options;
+    (void)s;
+    (void)index;
+    if (!is_plain_sequence(module))
+        return NULL;
+    size_t n, kept = 0;
+    eg_module **layers = list_layers(module, &n);
+    for (size_t i = 0; layers != NULL && i < n; i++) {
+        if (!is_idle(layers[i]))
+            layers[kept++] = layers[i];
+    }
+    eg_module *made = layers != NULL && kept < n ? make_sequence(module->ctx, layers, kept) : NULL;
+    free(layers);
+    return made;
+}
+
+EG_METHOD(eg_identity_elimination, "identity_elimination", NULL,
+          .help = "Sequentials lose the layers that do nothing: identities, and dropout with p = 0",
+          .source = "paths of later layers change: see the key renames of the diff", .promise = EG_PROMISE_EXACT,
+          .replace = without_idle, .targets = (const eg_class *const[]){&eg_sequential_class, NULL});
