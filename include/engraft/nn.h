@@ -166,6 +166,7 @@ struct eg_module {
     eg_status status; /**< first failure of a slot, for eg_module_status() */
     void *extension;  /**< what a family of classes keeps beside the struct (mutables do); not cloned */
     void (*free_extension)(void *extension);
+    eg_module *link;  /**< internal: the next in a list under way, else NULL */
     eg_context *ctx; /**< last, so that { .base.ctx = ctx, 16, 32 } goes on with the fields of the class */
 };
 
@@ -287,7 +288,7 @@ typedef eg_status (*eg_visit_fn)(void *payload, const char *path, eg_module *m);
 /** Visits m and all below it. Returns the failure of `visit` that ended the walk. */
 EG_API eg_status eg_module_walk(eg_module *m, eg_visit_fn visit, void *payload);
 /** Called for each parameter and buffer in the order of the state dict. A tensor shared by several slots comes once for
- *  each. */
+ *  each, and one of a module that stands in several slots under each of its paths: of those there can be very many. */
 typedef eg_status (*eg_visit_tensor_fn)(void *payload, const char *path, eg_slot_kind kind, eg_tensor *t);
 /** Visits the tensors of m and all below it. */
 EG_API eg_status eg_module_walk_tensors(eg_module *m, eg_visit_tensor_fn visit, void *payload);

@@ -207,8 +207,8 @@ eg_status eg__module_has_child(const eg_module *m, const char *name);
 eg_status eg__module_place(eg_module *m, const char *name, eg_module *child);
 /** Ends a slot and releases what it holds. */
 void eg__slot_remove(eg_module *m, eg_slot *slot);
-/** Frees all slots and releases what they hold. */
-void eg__slots_free(eg_module *m);
+/** Frees all slots and releases what they hold. Children that nothing else holds are put in front of the list `dead`. */
+void eg__slots_free(eg_module *m, eg_module **dead);
 
 /** Adds "weight" of this shape (out, in, ..), row-major, and "bias" (out), with PyTorch's default numbers. */
 eg_status eg__add_weight_and_bias(eg_module *m, eg_tensor **weight, eg_tensor **bias, eg_shape shape, bool no_bias);
@@ -223,6 +223,17 @@ void eg__reparams_clear(eg_module *m);
 /** Copies the records into a clone. */
 eg_status eg__reparams_copy(eg_module *dst, const eg_module *src);
 void eg__reparams_free(eg_module *m);
+
+/* ---- walks (walk.c) ---- */
+
+/** eg_module_walk_tensors(), but each module's tensors once, under its first path: in time linear in the slots. A tensor
+ *  of several slots still comes once for each. */
+eg_status eg__module_walk_tensors_once(eg_module *m, eg_visit_tensor_fn visit, void *payload);
+/** Calls `function` for m and all below it, each once, those nearer to m first. It must not change slots or references.
+ *  Nothing can fail, and no memory is needed. */
+void eg__module_each(eg_module *m, void (*function)(void *payload, eg_module *m), void *payload);
+/** Whether `other` is m or below it. */
+bool eg__module_contains(eg_module *m, const eg_module *other);
 
 /* ---- running (call.c) ---- */
 

@@ -176,13 +176,12 @@ static eg_status build(eg_module *m)
     return EG_OK;
 }
 
-/* A module that was not built yet may still hold the caller's pointers: its class must not see it. Slots end first,
- * because their fields may lie in memory that finalize frees. */
-static void destroy(eg_module *m, bool built)
+/* Frees a module that has no slots any more. One that was not built yet may still hold the caller's pointers: its class
+ * must not see it. */
+static void free_module(eg_module *m, bool built)
 {
     if (m->free_extension != NULL)
         m->free_extension(m->extension);
-    eg__slots_free(m);
     const eg_class *c = m->cls;
     while (c != NULL && c->finalize == NULL)
         c = super_of(c);
@@ -194,6 +193,22 @@ static void destroy(eg_module *m, bool built)
     free(m->hooks);
     free(m->name);
     free(m);
+}
+
+/* Ends m and what nothing else holds, children first: slots end before finalize, which may free what their fields lie
+ * in. Without recursion, since a chain of modules may be longer than the C stack: what is to end is linked. */
+static void destroy(eg_module *m, bool built)
+{
+    eg_module *dead = m;
+    while (dead != NULL) {
+        eg_module *next = dead;
+        if (next->slots != NULL) {
+            eg__slots_free(next, &dead);
+            continue;
+        }
+        dead = next->link;
+        free_module(next, built || next != m);
+    }
 }
 
 eg_module *eg_module_new(const eg_class *cls, size_t size, const void *prototype)

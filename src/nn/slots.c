@@ -85,27 +85,12 @@ static eg_status missing(eg_module *m, const char *what, const char *name)
     return remember(m, eg__fail_prefix(cause, "%s: %s '%s' could not be made", m->cls->name, what, name));
 }
 
-typedef struct search {
-    const eg_module *wanted;
-    bool found;
-} search;
-
-static eg_status look_for(void *payload, const char *path, eg_module *m)
-{
-    search *s = payload;
-    (void)path;
-    s->found = s->found || m == s->wanted;
-    return EG_OK;
-}
-
 /* A module inside itself would never be freed, and calling it would never end. A module that no slot has held yet can
  * be inside nothing. */
 static eg_status check_no_cycle(eg_module *m, eg_module *child)
 {
-    search s = {.wanted = m, .found = m == child};
-    if (!s.found && m->name != NULL)
-        EG_TRY(eg_module_walk(child, look_for, &s));
-    EG_CHECK(!s.found, EG_EINVAL, "%s: a module cannot contain itself", m->cls->name);
+    bool found = m == child || (m->name != NULL && eg__module_contains(child, m));
+    EG_CHECK(!found, EG_EINVAL, "%s: a module cannot contain itself", m->cls->name);
     return EG_OK;
 }
 
@@ -196,11 +181,19 @@ void eg__slot_remove(eg_module *m, eg_slot *slot)
     free(taken.name);
 }
 
-void eg__slots_free(eg_module *m)
+void eg__slots_free(eg_module *m, eg_module **dead)
 {
-    for (size_t i = 0; i < m->n_slots; i++) {
-        empty_slot(&m->slots[i]);
-        free(m->slots[i].name);
+    for (size_t i = m->n_slots; i-- > 0;) { /* so that the first child comes first in the list */
+        eg_slot *slot = &m->slots[i];
+        eg_module *child = slot->kind == EG_SLOT_CHILD ? *eg__slot_child(slot) : NULL;
+        if (child != NULL && --child->refs == 0) {
+            child->link = *dead;
+            *dead = child;
+        }
+        if (child != NULL)
+            *eg__slot_child(slot) = NULL;
+        empty_slot(slot);
+        free(slot->name);
     }
     free(m->slots);
     m->slots = NULL;

@@ -162,7 +162,7 @@ static eg_status run_model(recorder *r, eg_module *m, eg_tensor *const *in, size
 static eg_status run_on_shapes(recorder *r, eg_module *m, const eg_shape *shapes, size_t n)
 {
     EG_TRY(eg__modes_save(&r->modes, m));
-    EG_TRY(eg_module_walk_tensors(m, note_parameter, r));
+    EG_TRY(eg__module_walk_tensors_once(m, note_parameter, r));
     eg_module_train(m, false);
     eg_tensor **in = eg__calloc(n + 1, sizeof(eg_tensor *));
     eg_tape *tape = in == NULL ? NULL : eg_tape_begin(m->ctx, EG_NO_GRAD);

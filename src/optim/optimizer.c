@@ -1,6 +1,7 @@
 /*
  * optim/optimizer.c - parameter groups, and what all optimizers do alike.
  */
+#include "nn/internal.h"
 #include "optim/internal.h"
 
 #include <math.h>
@@ -77,16 +78,43 @@ size_t eg__optimizer_find(const eg_optimizer *optimizer, const char *name, size_
     return i;
 }
 
-static size_t find_tensor(const eg_optimizer *optimizer, const eg_tensor *t)
+/* A group that is being added: which parameters there are is looked up, not searched for. */
+typedef struct adding {
+    eg_optimizer *optimizer;
+    size_t n_before;
+    eg__ptr_map tensors; /* -> number + 1 */
+    eg__map names;
+} adding;
+
+/* The number of a parameter; SIZE_MAX when there is none. */
+static size_t find_tensor(const adding *a, const eg_tensor *t)
 {
-    size_t i = 0;
-    while (i < optimizer->n_params && optimizer->params[i].tensor != t)
-        i++;
-    return i;
+    void **known = eg__ptr_map_find(&a->tensors, t);
+    return known != NULL ? (size_t)(uintptr_t)*known - 1 : SIZE_MAX;
 }
 
-static eg_status add_param(eg_optimizer *optimizer, const char *prefix, const char *name, eg_tensor *t)
+static eg_status note_param(adding *a, size_t i)
 {
+    const eg__param *param = &a->optimizer->params[i];
+    EG_TRY(eg__ptr_map_put(&a->tensors, param->tensor, (void *)(uintptr_t)(i + 1)));
+    return eg__map_put(&a->names, param->name, NULL);
+}
+
+static eg_status check_param(const adding *a, const char *name, const eg_tensor *t)
+{
+    size_t at = find_tensor(a, t);
+    EG_CHECK(at == SIZE_MAX, EG_EINVAL, "parameter '%s' is in the optimizer already, as '%s'", name,
+             a->optimizer->params[at].name);
+    EG_CHECK(eg__map_find(&a->names, name) == NULL, EG_EINVAL, "the optimizer has another parameter '%s' already",
+             name);
+    EG_CHECK(t->kind == EG__DENSE && t->storage && (t->dtype == EG_F32 || t->dtype == EG_F64) && eg__is_dense(t),
+             EG_EINVAL, "parameter '%s' is not a tensor of numbers of its own (float32 or float64)", name);
+    return EG_OK;
+}
+
+static eg_status add_param(adding *a, const char *prefix, const char *name, eg_tensor *t)
+{
+    eg_optimizer *o = a->optimizer;
     if (!t) {
         eg__null(__func__, "parameter");
         return eg_error_last()->code;
@@ -94,29 +122,21 @@ static eg_status add_param(eg_optimizer *optimizer, const char *prefix, const ch
     char *full = eg__format("%s%s", prefix, name);
     if (!full)
         return EG_ENOMEM;
-    eg_status status = EG_OK;
-    if (find_tensor(optimizer, t) < optimizer->n_params)
-        status = eg_fail(EG_EINVAL, "parameter '%s' is in the optimizer already, as '%s'", full,
-                         optimizer->params[find_tensor(optimizer, t)].name);
-    else if (eg__optimizer_find(optimizer, full, strlen(full)) < optimizer->n_params)
-        status = eg_fail(EG_EINVAL, "the optimizer has another parameter '%s' already", full);
-    else if (t->kind != EG__DENSE || !t->storage || (t->dtype != EG_F32 && t->dtype != EG_F64) || !eg__is_dense(t))
-        status = eg_fail(EG_EINVAL, "parameter '%s' is not a tensor of numbers of its own (float32 or float64)", full);
-    else
-        status = eg__grow(&optimizer->params, &optimizer->params_capacity, optimizer->n_params + 1,
-                          sizeof *optimizer->params);
+    eg_status status = check_param(a, full, t);
+    if (status == EG_OK)
+        status = eg__grow(&o->params, &o->params_capacity, o->n_params + 1, sizeof *o->params);
     if (status != EG_OK) {
         eg_free(full);
         return status;
     }
-    optimizer->params[optimizer->n_params++] =
-        (eg__param){.name = full, .tensor = eg_tensor_keep(t), .group = optimizer->n_groups};
-    return EG_OK;
+    o->params[o->n_params++] = (eg__param){.name = full, .tensor = eg_tensor_keep(t), .group = o->n_groups};
+    return note_param(a, o->n_params - 1);
 }
 
-/* Makes room for a group, whose parameters are added next; then finish_group(). */
-static eg_status begin_group(eg_optimizer *optimizer, const eg_group_options *options)
+/* Makes room for a group, whose parameters are added next; then finish_group(), also after a failure. */
+static eg_status begin_group(adding *a, eg_optimizer *optimizer, const eg_group_options *options)
 {
+    *a = (adding){.optimizer = optimizer, .n_before = optimizer->n_params};
     eg_group_options given = {0};
     if (options)
         memcpy(&given, options, options->struct_size ? EG_MIN(options->struct_size, sizeof given) : sizeof given);
@@ -131,15 +151,19 @@ static eg_status begin_group(eg_optimizer *optimizer, const eg_group_options *op
     EG_TRY(
         eg__grow(&optimizer->groups, &optimizer->groups_capacity, optimizer->n_groups + 1, sizeof *optimizer->groups));
     optimizer->groups[optimizer->n_groups] = group;
+    for (size_t i = 0; i < optimizer->n_params; i++)
+        EG_TRY(note_param(a, i));
     return EG_OK;
 }
 
-static eg_status finish_group(eg_optimizer *optimizer, size_t n_params_before, eg_status status)
+static eg_status finish_group(adding *a, eg_status status)
 {
     if (status == EG_OK)
-        optimizer->n_groups++;
-    while (status != EG_OK && optimizer->n_params > n_params_before)
-        remove_last_param(optimizer);
+        a->optimizer->n_groups++;
+    while (status != EG_OK && a->optimizer->n_params > a->n_before)
+        remove_last_param(a->optimizer);
+    eg__ptr_map_free(&a->tensors);
+    eg__map_free(&a->names);
     return status;
 }
 
@@ -150,20 +174,19 @@ eg_status eg_optimizer_add(eg_optimizer *optimizer, const char *name, eg_tensor 
         eg__null(__func__, !optimizer ? "optimizer" : name ? "list of parameters" : "name");
         return eg_error_last()->code;
     }
-    size_t before = optimizer->n_params;
-    eg_status status = begin_group(optimizer, options);
+    adding a;
+    eg_status status = begin_group(&a, optimizer, options);
     for (size_t i = 0; i < n && status == EG_OK; i++) {
         char number[32];
         snprintf(number, sizeof number, ".%zu", i);
-        status = add_param(optimizer, name, number, params[i]);
+        status = add_param(&a, name, number, params[i]);
     }
-    return finish_group(optimizer, before, status);
+    return finish_group(&a, status);
 }
 
 typedef struct add_module_walk {
-    eg_optimizer *optimizer;
+    adding adding;
     const char *prefix;
-    size_t n_params_before;
 } add_module_walk;
 
 static eg_status add_visited(void *payload, const char *path, eg_slot_kind kind, eg_tensor *t)
@@ -171,10 +194,10 @@ static eg_status add_visited(void *payload, const char *path, eg_slot_kind kind,
     add_module_walk *walk = payload;
     if (kind != EG_SLOT_PARAMETER || eg_is_none(t))
         return EG_OK;
-    size_t at = find_tensor(walk->optimizer, t);
-    if (at >= walk->n_params_before && at < walk->optimizer->n_params) /* shared by two slots of this module */
+    size_t at = find_tensor(&walk->adding, t);
+    if (at >= walk->adding.n_before && at != SIZE_MAX) /* shared by two slots of this module */
         return EG_OK;
-    return add_param(walk->optimizer, walk->prefix, path, t);
+    return add_param(&walk->adding, walk->prefix, path, t);
 }
 
 eg_status eg_optimizer_add_module(eg_optimizer *optimizer, const char *prefix, eg_module *m,
@@ -184,11 +207,11 @@ eg_status eg_optimizer_add_module(eg_optimizer *optimizer, const char *prefix, e
         eg__null(__func__, optimizer ? "module" : "optimizer");
         return eg_error_last()->code;
     }
-    add_module_walk walk = {optimizer, prefix ? prefix : "", optimizer->n_params};
-    eg_status status = begin_group(optimizer, options);
+    add_module_walk walk = {.prefix = prefix ? prefix : ""};
+    eg_status status = begin_group(&walk.adding, optimizer, options);
     if (status == EG_OK)
-        status = eg_module_walk_tensors(m, add_visited, &walk);
-    return finish_group(optimizer, walk.n_params_before, status);
+        status = eg__module_walk_tensors_once(m, add_visited, &walk);
+    return finish_group(&walk.adding, status);
 }
 
 /* ---- updates ---- */

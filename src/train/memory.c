@@ -141,7 +141,7 @@ eg_status eg__memory_predict(const eg__steps *steps, eg_memory memory, eg_memory
     eg_mutator *mutator = eg_mutable_mutator(steps->model);
     bool recompute = mutator && mutator->recompute;
     *estimate = (eg_memory_estimate){0};
-    EG_TRY(eg_module_walk_tensors(steps->model, count_tensor, estimate));
+    EG_TRY(eg__module_walk_tensors_once(steps->model, count_tensor, estimate));
     count_optimizer(steps->optimizer, estimate);
     eg__modes modes;
     eg_status status = eg__modes_save(&modes, steps->model);

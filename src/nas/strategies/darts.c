@@ -58,7 +58,7 @@ static eg_status start(eg_strategy *self)
     if (darts->arch_optimizer == NULL)
         return eg_error_last()->code;
     EG_TRY(add_alphas(darts));
-    return eg_module_walk_tensors(self->model, collect_weight, darts);
+    return eg__module_walk_tensors_once(self->model, collect_weight, darts);
 }
 
 static void finalize(eg_strategy *self)
