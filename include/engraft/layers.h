@@ -386,15 +386,15 @@ EG_API eg_status eg_append(eg_module *container, eg_module *child);
 
 /* ---- what surgery puts in (see methods.h), to be used by itself too ---- */
 
-/** Residual blocks: eg_residual(ctx, EG_NAMED({"body", f}, {"shortcut", g})) is f(x) + g(x); without a shortcut f(x) +
+/** Residual blocks: eg_residual_block(ctx, EG_NAMED({"body", f}, {"shortcut", g})) is f(x) + g(x); without a shortcut f(x) +
  *  x. */
-typedef struct eg_residual {
+typedef struct eg_residual_block {
     eg_module base;
     const eg_named_module *named; /**< the list is read while it is built and NULL after */
     size_t n_named;
-} eg_residual;
-EG_API extern const eg_class eg_residual_class;
-#define eg_residual(...) eg_new(eg_residual, __VA_ARGS__)
+} eg_residual_block;
+EG_API extern const eg_class eg_residual_block_class;
+#define eg_residual_block(...) eg_new(eg_residual_block, __VA_ARGS__)
 /** A residual block whose body is left out with probability drop_rate in training (Huang et al. 2016): for the whole
  *  batch, and scaled by 1 - drop_rate in evaluation; or by_sample, as eg_f_drop_path(). */
 typedef struct eg_stochastic_residual {

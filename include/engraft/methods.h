@@ -86,7 +86,7 @@ EG_API extern const eg_method eg_ghost_norm_method;
 /** What is left out at a time, and how the rate is spread, in eg_stochastic_depth(). */
 enum { EG_BY_BLOCK, EG_BY_SAMPLE };
 enum { EG_STOCHASTIC_DEPTH_LINEAR, EG_STOCHASTIC_DEPTH_UNIFORM };
-/** stochastic_depth: Residual becomes StochasticResidual; block i of n has drop_rate (i + 1) / n, or all have
+/** stochastic_depth: ResidualBlock becomes StochasticResidual; block i of n has drop_rate (i + 1) / n, or all have
  * drop_rate. */
 typedef struct eg_stochastic_depth {
     eg_module base;

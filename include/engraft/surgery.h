@@ -91,7 +91,7 @@ EG_API int64_t eg_count_module_instances(eg_module *model, eg_class_list classes
 /** A transaction on one model. */
 typedef struct eg_surgery eg_surgery;
 
-/** Lists for the options below. */
+/** A list of optimizers. */
 typedef struct eg_optimizers {
     eg_optimizer *const *items;
     size_t n;
@@ -99,12 +99,14 @@ typedef struct eg_optimizers {
 #define EG_OPTIMIZERS(...)                                                                                             \
     ((eg_optimizers){(eg_optimizer *const[]){__VA_ARGS__},                                                             \
                      sizeof((eg_optimizer *const[]){__VA_ARGS__}) / sizeof(eg_optimizer *)})
+/** A list of shapes. */
 typedef struct eg_shapes {
     const eg_shape *items;
     size_t n;
 } eg_shapes;
 #define EG_SHAPES(...)                                                                                                 \
     ((eg_shapes){(const eg_shape[]){__VA_ARGS__}, sizeof((const eg_shape[]){__VA_ARGS__}) / sizeof(eg_shape)})
+/** A list of places where a caller holds modules. */
 typedef struct eg_references {
     eg_module **const *items;
     size_t n;
@@ -228,8 +230,10 @@ EG_API eg_status eg_surgery_put_tensor(eg_surgery *s, eg_module *module, const c
 EG_API eg_status eg_surgery_set_trained(eg_surgery *s, eg_tensor *parameter, bool trained);
 /** A line for eg_surgery_note_at(). */
 EG_API eg_status eg_surgery_note(eg_surgery *s, const char *format, ...) EG_PRINTF(2, 3);
-/** Runs `fn` while the model is as planned; `root` is the model then. Nothing must be changed in it. */
+/** What looks at a model as it is planned. */
 typedef eg_status (*eg_surgery_look_fn)(void *payload, eg_module *root);
+/** Runs `fn` while the model is as planned; `root` is the model then. Nothing must be changed in it. Returns what `fn`
+ *  returns; EINVAL when somebody has changed the model since it was planned. */
 EG_API eg_status eg_surgery_look(eg_surgery *s, eg_surgery_look_fn fn, void *payload);
 
 /* ---- chains: modules that run one after the other, whatever containers lie between ---- */

@@ -57,7 +57,7 @@ static const eg_class *const built_in[] = {
     &eg_drop_path_class,
     &eg_flatten_class,
     /* what surgery puts in */
-    &eg_residual_class,
+    &eg_residual_block_class,
     &eg_stochastic_residual_class,
     &eg_factorized_class,
     &eg_low_rank_adapter_class,

@@ -50,6 +50,17 @@ static const char *const rows[] = {
     "{'class': 'Upsample', 'scale_factor': 2.5}",
     "{'class': 'PixelShuffle', 'upscale_factor': 2}",
     "{'class': 'PixelUnshuffle', 'downscale_factor': 2}",
+    "{'class': 'ResidualBlock', 'named': {'body': {'class': 'ReLU'}, 'shortcut': {'class': 'Tanh'}}}",
+    "{'class': 'StochasticResidual', 'named': {'body': {'class': 'ReLU'}}, 'drop_rate': 0.25, 'by_sample': true}",
+    "{'class': 'Factorized', 'modules': [{'class': 'Linear', 'in_features': 3, 'out_features': 2}], 'error': 0.125}",
+    "{'class': 'LowRankAdapter', 'named': {'base_layer': {'class': 'ReLU'}}, 'scale': 2, 'merged': true}",
+    "{'class': 'BlurConv2d', 'named': {'conv': {'class': 'Conv2d', 'in_channels': 1, 'out_channels': 2, 'kernel_size': "
+    "3}}, 'conv_first': true, 'stride': 2}",
+    "{'class': 'BlurMaxPool2d', 'kernel_size': 3, 'stride': [1, 2], 'padding': 1, 'dilation': 2}",
+    "{'class': 'SqueezeExcite2d', 'num_features': 4, 'latent_channels': 2, 'gain': 2}",
+    "{'class': 'SqueezeExciteConv2d', 'named': {'conv': {'class': 'ReLU'}}}",
+    "{'class': 'GhostBatchNorm2d', 'named': {'norm': {'class': 'BatchNorm2d', 'num_features': 3}}, "
+    "'ghost_batch_size': 4}",
     "{'class': 'ReLU'}",
     "{'class': 'ReLU6'}",
     "{'class': 'Sigmoid'}",

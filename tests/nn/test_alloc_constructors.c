@@ -242,6 +242,21 @@ LAYER(sequential, eg_sequential(ctx, EG_MODULES(eg_relu(ctx), eg_conv2d(ctx, 2, 
                                                 eg_sequential(ctx, EG_MODULES(eg_relu(ctx))))))
 LAYER(named, eg_sequential(ctx, EG_NAMED({"a", eg_relu(ctx)}, {"b", eg_linear(ctx, 4, 4)})))
 
+/* What surgery puts in. */
+LAYER(residual_block, eg_residual_block(ctx, EG_NAMED({"body", eg_relu(ctx)}, {"shortcut", eg_conv2d(ctx, 2, 2, 1)})))
+LAYER(stochastic_residual, eg_stochastic_residual(ctx, EG_NAMED({"body", eg_relu(ctx)}), .drop_rate = 0.5))
+LAYER(factorized, eg_factorized(ctx, EG_MODULES(eg_conv2d(ctx, 2, 1, 3), eg_conv2d(ctx, 1, 4, 1))))
+LAYER(low_rank_adapter,
+      eg_low_rank_adapter(ctx, EG_NAMED({"base_layer", eg_linear(ctx, 4, 4)}, {"lora_A", eg_linear(ctx, 4, 1)},
+                                        {"lora_B", eg_linear(ctx, 1, 4)})))
+LAYER(blur_conv2d, eg_blur_conv2d(ctx, EG_NAMED({"conv", eg_conv2d(ctx, 2, 2, 3, .stride = 2)})))
+LAYER(blur_max_pool2d, eg_blur_max_pool2d(ctx, 2))
+LAYER(squeeze_excite2d, eg_squeeze_excite2d(ctx, 2, 1, .gain = 2))
+LAYER(squeeze_excite_conv2d, eg_squeeze_excite_conv2d(ctx, EG_NAMED({"conv", eg_conv2d(ctx, 2, 2, 1)},
+                                                                    {"se", eg_squeeze_excite2d(ctx, 2, 1)})))
+LAYER(ghost_batch_norm2d,
+      eg_ghost_batch_norm2d(ctx, EG_NAMED({"norm", eg_batch_norm2d(ctx, 2)}), .ghost_batch_size = 1))
+
 static eg_status conv1d(void *payload)
 {
     eg_context *ctx = ((world *)payload)->base.ctx;
@@ -742,6 +757,15 @@ static const alloc_row rows[] = {
     {"eg_dropout_class", dropout, false},
     {"eg_drop_path_class", drop_path, false},
     {"eg_flatten_class", flatten, false},
+    {"eg_residual_block_class", residual_block, false},
+    {"eg_stochastic_residual_class", stochastic_residual, false},
+    {"eg_factorized_class", factorized, false},
+    {"eg_low_rank_adapter_class", low_rank_adapter, false},
+    {"eg_blur_conv2d_class", blur_conv2d, false},
+    {"eg_blur_max_pool2d_class", blur_max_pool2d, false},
+    {"eg_squeeze_excite2d_class", squeeze_excite2d, false},
+    {"eg_squeeze_excite_conv2d_class", squeeze_excite_conv2d, false},
+    {"eg_ghost_batch_norm2d_class", ghost_batch_norm2d, false},
     {"eg_sequential_class eg_module_new eg_module_call", sequential, false},
     {"eg_sequential_class (named)", named, false},
     {"eg_module_list_class eg_append", module_list, false},

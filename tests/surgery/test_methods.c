@@ -28,10 +28,10 @@ static int teardown(void **state)
 /* Something for each method: strided convolutions, pools, norms, residual blocks, dropout, linear layers. */
 static eg_module *make_model(void)
 {
-    eg_module *block = eg_residual(
+    eg_module *block = eg_residual_block(
         ctx, EG_NAMED({"body", eg_sequential(ctx, EG_MODULES(eg_conv2d(ctx, 16, 16, 3, .padding = 1, .no_bias = true),
                                                              eg_batch_norm2d(ctx, 16), eg_relu(ctx)))}));
-    eg_module *second = eg_residual(ctx, EG_NAMED({"body", eg_conv2d(ctx, 16, 24, 3, .padding = 1, .stride = 2)},
+    eg_module *second = eg_residual_block(ctx, EG_NAMED({"body", eg_conv2d(ctx, 16, 24, 3, .padding = 1, .stride = 2)},
                                                   {"shortcut", eg_conv2d(ctx, 16, 24, 1, .stride = 2)}));
     return eg_sequential(ctx, EG_MODULES(eg_conv2d(ctx, 3, 16, 3, .padding = 1), eg_batch_norm2d(ctx, 16), eg_relu(ctx),
                                          eg_max_pool2d(ctx, 2), block, second, eg_dropout(ctx, 0), eg_identity(ctx),

@@ -25,7 +25,7 @@ static eg_tensor *residual_forward(eg_module *self, eg_tensor *const *in, size_t
     return eg_add(y, shortcut(self, in[0]));
 }
 
-EG_NAMED_CLASS(eg_residual, "Residual", .forward = residual_forward, .fields = EG_FIELDS(EG_NAMED_FIELD(eg_residual)));
+EG_NAMED_CLASS(eg_residual_block, "ResidualBlock", .forward = residual_forward, .fields = EG_FIELDS(EG_NAMED_FIELD(eg_residual_block)));
 
 /* The whole batch: in training all or nothing, in evaluation as much as it is there on average. */
 static eg_tensor *by_block(const eg_module *self, double rate, eg_tensor *x)
@@ -51,7 +51,7 @@ static eg_tensor *stochastic_forward(eg_module *self, eg_tensor *const *in, size
     return r->by_sample ? by_sample(self, r->drop_rate, in[0]) : by_block(self, r->drop_rate, in[0]);
 }
 
-EG_NAMED_CLASS(eg_stochastic_residual, "StochasticResidual", .super = &eg_residual_class, .forward = stochastic_forward,
+EG_NAMED_CLASS(eg_stochastic_residual, "StochasticResidual", .super = &eg_residual_block_class, .forward = stochastic_forward,
                .fields = EG_FIELDS(EG_FLOAT(eg_stochastic_residual, drop_rate, .max = 1,
                                             .help = "probability that the body is left out"),
                                    EG_BOOL(eg_stochastic_residual, by_sample,

@@ -12,7 +12,7 @@ typedef struct count {
 static eg_status count_block(void *payload, const char *path, eg_module *m)
 {
     count *c = payload;
-    c->n += m->cls == &eg_residual_class && eg__path_matches(c->at, path);
+    c->n += m->cls == &eg_residual_block_class && eg__path_matches(c->at, path);
     return EG_OK;
 }
 
@@ -48,7 +48,7 @@ static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
     EG_TRY(eg_surgery_look(s, count_blocks, &blocks));
     application a = {(const eg_stochastic_depth *)options, blocks.n};
     return eg_surgery_replace(s,
-                              EG_POLICIES({.cls = &eg_residual_class,
+                              EG_POLICIES({.cls = &eg_residual_block_class,
                                            .replace = replace,
                                            .payload = &a,
                                            .at = at,
