@@ -70,6 +70,8 @@ static eg_status list_params(params *list, eg_module *root)
 {
     eg__model_graph graph = {0};
     eg_status status = eg__model_graph_build(&graph, root);
+    if (status == EG_OK)
+        status = eg__model_graph_sort(&graph);
     for (size_t i = 0; i < graph.n_vertices && status == EG_OK; i++) {
         const eg_module *m = graph.vertices[graph.order[i]].module;
         for (size_t k = 0; k < m->n_slots && status == EG_OK; k++)

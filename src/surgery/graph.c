@@ -6,27 +6,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-static eg_status add_vertex(eg__model_graph *graph, eg_module *m, uint32_t *vertex)
+/* A vertex that a link leads to, for the first time as far as is known. */
+static eg_status add_vertex(eg__model_graph *graph, eg_module *m, uint32_t link, uint32_t *vertex)
 {
     EG_CHECK(graph->n_vertices < EG__NO_VERTEX, EG_EUNSUPPORTED, "more than %u modules", EG__NO_VERTEX);
     EG_TRY(eg__grow(&graph->vertices, &graph->vertices_capacity, graph->n_vertices + 1, sizeof(*graph->vertices)));
     *vertex = (uint32_t)graph->n_vertices;
-    graph->vertices[graph->n_vertices++] = (eg__vertex){.module = m, .way = EG__NO_VERTEX};
+    graph->vertices[graph->n_vertices++] = (eg__vertex){.module = m, .first_place = link, .n_places = 1, .way = link};
     return EG_OK;
 }
 
 /* A module that only this slot holds cannot be met again, so it need not be looked for. */
-static eg_status vertex_of(eg__model_graph *graph, eg_module *m, uint32_t *vertex)
+static eg_status vertex_of(eg__model_graph *graph, eg_module *m, uint32_t link, uint32_t *vertex)
 {
     if (m->refs > 1) {
         void **known = eg__ptr_map_find(&graph->shared, m);
         if (known != NULL) {
             *vertex = (uint32_t)(uintptr_t)*known - 1;
+            graph->is_tree = false;
             return EG_OK;
         }
         EG_TRY(eg__ptr_map_put(&graph->shared, m, (void *)(uintptr_t)(graph->n_vertices + 1)));
     }
-    return add_vertex(graph, m, vertex);
+    return add_vertex(graph, m, link, vertex);
+}
+
+/* What is about to be read comes from all over the memory: the processor is told of it a few slots before. */
+static void prefetch_child(const eg_module *m, size_t slot)
+{
+#ifdef __GNUC__
+    if (slot < m->n_slots && m->slots[slot].kind == EG_SLOT_CHILD)
+        __builtin_prefetch(*eg__slot_child(&m->slots[slot]));
+#else
+    (void)m;
+    (void)slot;
+#endif
 }
 
 static eg_status add_links(eg__model_graph *graph, uint32_t parent)
@@ -38,13 +52,14 @@ static eg_status add_links(eg__model_graph *graph, uint32_t parent)
     EG_CHECK(first + m->n_slots < EG__NO_VERTEX, EG_EUNSUPPORTED, "more than %u slots", EG__NO_VERTEX);
     EG_TRY(eg__grow(&graph->links, &graph->links_capacity, first + m->n_slots + 1, sizeof(*graph->links)));
     for (size_t i = 0; i < m->n_slots; i++) {
+        prefetch_child(m, i + 8);
         eg_module *child = m->slots[i].kind == EG_SLOT_CHILD ? *eg__slot_child(&m->slots[i]) : NULL;
         if (child == NULL)
             continue;
-        eg__link *link = &graph->links[graph->n_links++];
+        eg__link *link = &graph->links[graph->n_links];
         *link = (eg__link){.parent = parent, .slot = (uint32_t)i};
-        EG_TRY(vertex_of(graph, child, &link->child));
-        graph->vertices[link->child].n_places++;
+        EG_TRY(vertex_of(graph, child, (uint32_t)graph->n_links, &link->child));
+        graph->n_links++;
     }
     graph->vertices[parent].first_link = (uint32_t)first;
     graph->vertices[parent].n_links = (uint32_t)(graph->n_links - first);
@@ -57,6 +72,10 @@ static eg_status list_places(eg__model_graph *graph)
     graph->places = eg__calloc(graph->n_links + 1, sizeof(*graph->places));
     if (graph->places == NULL)
         return EG_ENOMEM;
+    for (size_t i = 0; i < graph->n_vertices; i++)
+        graph->vertices[i].n_places = 0;
+    for (size_t i = 0; i < graph->n_links; i++)
+        graph->vertices[graph->links[i].child].n_places++;
     uint32_t next = 0;
     for (size_t i = 0; i < graph->n_vertices; i++) {
         eg__vertex *v = &graph->vertices[i];
@@ -69,6 +88,13 @@ static eg_status list_places(eg__model_graph *graph)
         graph->places[v->first_place + v->n_places++] = (uint32_t)i;
     }
     return EG_OK;
+}
+
+/* Of a tree each link leads to the vertex after the one that the link before it leads to. */
+const eg__link *eg__model_graph_place(const eg__model_graph *graph, uint32_t vertex, uint32_t i)
+{
+    uint32_t place = graph->vertices[vertex].first_place + i;
+    return &graph->links[graph->is_tree ? place : graph->places[place]];
 }
 
 /* Where a depth-first walk is: the vertices from the root to it, and which of their links are still to be followed. */
@@ -101,6 +127,8 @@ static void descend(eg__model_graph *graph, descent *d, uint32_t vertex, size_t 
 static eg_status walk(eg__model_graph *graph, descent *d)
 {
     size_t n = 0;
+    for (size_t i = 0; i < graph->n_vertices; i++)
+        graph->vertices[i].way = EG__NO_VERTEX;
     descend(graph, d, 0, &n);
     while (d->depth > 0) {
         uint32_t at = d->path[d->depth - 1];
@@ -122,9 +150,11 @@ static eg_status walk(eg__model_graph *graph, descent *d)
     return EG_OK;
 }
 
-static eg_status put_in_order(eg__model_graph *graph)
+eg_status eg__model_graph_sort(eg__model_graph *graph)
 {
     size_t n = graph->n_vertices;
+    if (graph->order != NULL)
+        return EG_OK;
     descent d = {.path = eg__calloc(n, sizeof(*d.path)),
                  .next = eg__calloc(n, sizeof(*d.next)),
                  .on_path = eg__calloc(n, sizeof(*d.on_path))};
@@ -137,16 +167,20 @@ static eg_status put_in_order(eg__model_graph *graph)
     return status;
 }
 
+/* In a tree, which most models are, there is one way to each module, and no circle. */
 eg_status eg__model_graph_build(eg__model_graph *graph, eg_module *root)
 {
-    *graph = (eg__model_graph){0};
+    *graph = (eg__model_graph){.is_tree = true};
     uint32_t first;
     EG_TRY(eg__ptr_map_put(&graph->shared, root, (void *)(uintptr_t)1));
-    EG_TRY(add_vertex(graph, root, &first));
+    EG_TRY(add_vertex(graph, root, EG__NO_VERTEX, &first));
+    graph->vertices[0].n_places = 0;
     for (size_t i = 0; i < graph->n_vertices; i++)
         EG_TRY(add_links(graph, (uint32_t)i));
+    if (graph->is_tree)
+        return EG_OK;
     EG_TRY(list_places(graph));
-    return put_in_order(graph);
+    return eg__model_graph_sort(graph);
 }
 
 void eg__model_graph_free(eg__model_graph *graph)

@@ -37,14 +37,19 @@ typedef struct eg__model_graph {
     size_t n_vertices, vertices_capacity;
     eg__link *links;
     size_t n_links, links_capacity;
-    uint32_t *places;   /* numbers of links */
-    uint32_t *order;    /* vertices, parents first, in the order of registration */
+    bool is_tree;       /* each module stands in one place */
+    uint32_t *places;   /* numbers of links; not of a tree: see eg__model_graph_place() */
+    uint32_t *order;    /* vertices, parents first, in the order of registration; NULL: see eg__model_graph_sort() */
     eg__ptr_map shared; /* modules that something else holds too -> vertex + 1: all others are met only once */
     eg__ptr_map all;    /* every module -> vertex + 1, once indexed */
 } eg__model_graph;
 /** EINVAL, naming the place, for a module that contains itself. */
 eg_status eg__model_graph_build(eg__model_graph *graph, eg_module *root);
 void eg__model_graph_free(eg__model_graph *graph);
+/** Link i of those that lead to a vertex. */
+const eg__link *eg__model_graph_place(const eg__model_graph *graph, uint32_t vertex, uint32_t i);
+/** Makes graph->order. */
+eg_status eg__model_graph_sort(eg__model_graph *graph);
 /** Finds the vertex of a module; EG__NO_VERTEX when it is not in the graph. */
 eg_status eg__model_graph_find(eg__model_graph *graph, const eg_module *m, uint32_t *vertex);
 /** Writes the first path over what is in `path`. */

@@ -312,10 +312,12 @@ static eg_status walk(pass *p, uint32_t *stack)
 /* Whether something that was replaced also stands below something else that was. */
 static bool has_hidden_places(const pass *p)
 {
+    if (p->graph.is_tree)
+        return false;
     for (size_t i = 0; i < p->graph.n_vertices; i++) {
         const eg__vertex *v = &p->graph.vertices[i];
         for (uint32_t k = 0; p->state[i] == REPLACED && k < v->n_places; k++) {
-            if (p->state[p->graph.links[p->graph.places[v->first_place + k]].parent] != SEEN)
+            if (p->state[eg__model_graph_place(&p->graph, (uint32_t)i, k)->parent] != SEEN)
                 return true;
         }
     }

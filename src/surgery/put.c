@@ -22,7 +22,7 @@ static eg_status edit_places(eg_surgery *s, const eg__model_graph *graph, uint32
 {
     const eg__vertex *v = &graph->vertices[vertex];
     for (uint32_t i = 0; i < v->n_places; i++) {
-        const eg__link *link = &graph->links[graph->places[v->first_place + i]];
+        const eg__link *link = eg__model_graph_place(graph, vertex, i);
         EG_TRY(eg__surgery_edit(s, EG__EDIT_CHILD, graph->vertices[link->parent].module, link->slot, v->module, fresh));
     }
     if (vertex == 0)
