@@ -28,6 +28,7 @@
 #include "ops.h"
 #include "optim.h"
 #include "surgery.h"
+#include "surgery_report.h"
 #include "tensor.h"
 #include "train.h"
 #include "zoo.h"

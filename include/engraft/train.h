@@ -241,6 +241,18 @@ EG_API eg_status eg_trainer_export(eg_trainer *trainer, const char *path);
  * meters and place. Not in it: callbacks of one's own (see eg_callback_class), and whatever a loss or metric keeps.
  * EIO. */
 EG_API eg_status eg_trainer_checkpoint(eg_trainer *trainer, const char *path);
+/** The recipe of the surgeries that made the model what it is (eg_surgery_recipe(), copied; NULL = none): from now on
+ *  checkpoints have it with them, also those of trainers that go on from one. So the model can be made again:
+ *
+ *      char *recipe = eg_checkpoint_recipe(ctx, "run/checkpoint/last.safetensors");
+ *      if (recipe != NULL)
+ *          eg_module_apply_recipe(net, NULL, recipe);
+ *      eg_trainer *t = eg_trainer_new(ctx, net, train_set, .epochs = 10, .run = "run", .resume = true);
+ */
+EG_API eg_status eg_trainer_set_recipe(eg_trainer *trainer, const char *recipe);
+/** The recipe in a checkpoint, or in another safetensors file whose metadata have it as "surgery"; for eg_free(). NULL
+ *  (no failure) when there is none; NULL on failure: as eg_safetensors_load(). */
+EG_API char *eg_checkpoint_recipe(eg_context *ctx, const char *path);
 /** Goes on from there: the next eg_trainer_train() does. EINVAL, naming the option and both values, when the checkpoint
  *  was made with another number of epochs, samples or threads, batch size, seed, transforms, backend, grad_clip,
  *  label_smoothing, kind of mutator, or learning rate and weight decay of the default optimizer (one that was given is

@@ -251,6 +251,11 @@ void eg__batch_norm2d_count(eg_batch_norm2d *b);
 eg_batch_norm2d *eg__last_norm(eg_module *m);
 eg_tensor *eg__call_before_norm(eg_module *m, eg_tensor *const *in, size_t n_in);
 
+/* ---- traces (trace.c) ---- */
+
+/** The module that ran operation i: lent, as long as the model has it. NULL: none did. */
+const eg_module *eg__trace_module(const eg_trace *trace, size_t i);
+
 /* ---- modes (modes.c) ---- */
 
 /** The training flag of each module of a model. All-zero is empty. */

@@ -27,5 +27,7 @@ eg_status eg__field_from_json(void *instance, const eg_field *field, const json_
 json_t *eg__module_to_json(eg_module *m, bool expand);
 /** The model of a JSON value; NULL on failure. `root` is what messages call it. */
 eg_module *eg__module_from_json(eg_context *ctx, const json_t *json, const char *root);
+/** The same of a class that is known, to this context or not: the value names none. */
+eg_module *eg__module_of_class_from_json(eg_context *ctx, const eg_class *cls, const json_t *json, const char *root);
 
 #endif

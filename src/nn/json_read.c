@@ -443,14 +443,15 @@ static void free_reader(reader *r)
     eg__buf_free(&r->path);
 }
 
-eg_module *eg__module_from_json(eg_context *ctx, const json_t *json, const char *root)
+/* `cls`: NULL = the value says. */
+static eg_module *read_root(eg_context *ctx, const eg_class *cls, const json_t *json, const char *root)
 {
     reader r = {.ctx = ctx};
     const eg__nn_state *state = eg__nn_state_of(ctx);
     size_t handles = state != NULL ? state->n_open_values : 0;
     r.n_before = state != NULL ? state->n_made : 0;
     eg__buf_printf(&r.path, "%s", root);
-    eg_module *m = r.path.failed || state == NULL ? NULL : read_module(&r, json);
+    eg_module *m = r.path.failed || state == NULL ? NULL : cls != NULL ? make(&r, cls, json) : read_module(&r, json);
     r.depth = 1;
     if (m != NULL && check_extent(&r, m) != EG_OK) {
         eg_module_release(m);
@@ -459,6 +460,16 @@ eg_module *eg__module_from_json(eg_context *ctx, const json_t *json, const char 
     eg__open_forget(ctx, handles);
     free_reader(&r);
     return m;
+}
+
+eg_module *eg__module_from_json(eg_context *ctx, const json_t *json, const char *root)
+{
+    return read_root(ctx, NULL, json, root);
+}
+
+eg_module *eg__module_of_class_from_json(eg_context *ctx, const eg_class *cls, const json_t *json, const char *root)
+{
+    return read_root(ctx, cls, json, root);
 }
 
 static eg_module *from_text(eg_context *ctx, const char *text, size_t size)

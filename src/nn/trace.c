@@ -9,7 +9,8 @@
 
 typedef struct step {
     eg_trace_op op;
-    int64_t params; /* elements of the parameters that no earlier operation used */
+    int64_t params;          /* elements of the parameters that no earlier operation used */
+    const eg_module *module; /* that ran it; lent */
 } step;
 
 struct eg_trace {
@@ -82,6 +83,7 @@ static eg_status record(recorder *r, const eg_op_call *call, step *s)
             EG_TRY(number_leaf(r, t, &s->params));
         inputs[i] = t->trace_id;
     }
+    s->module = eg__nn_state_of(call->ctx)->running;
     s->op.macs = call->op->macs == NULL ? 0 : call->op->macs(call);
     s->op.output = r->last_id + 1;
     s->op.n_outputs = call->n_out;
@@ -229,6 +231,11 @@ const eg_trace_op *eg_trace_at(const eg_trace *trace, size_t i)
         return NULL;
     }
     return &trace->steps[i].op;
+}
+
+const eg_module *eg__trace_module(const eg_trace *trace, size_t i)
+{
+    return trace->steps[i].module;
 }
 
 uint64_t eg_trace_macs(const eg_trace *trace)

@@ -91,6 +91,13 @@ typedef struct eg__replacement {
     uint16_t without;       /* EG_CARRY_* */
 } eg__replacement;
 
+/** A method that was applied: what it planned is said by its options. */
+typedef struct eg__step {
+    eg_module *options; /* kept */
+    char *at;           /* NULL = anywhere */
+    size_t first_edit, n_edits, end_replacement;
+} eg__step;
+
 /** The parameters of an optimizer that are not in place: those it will have after a commit, or had before it. */
 typedef struct eg__param_exchange {
     eg_optimizer *optimizer;
@@ -139,6 +146,8 @@ struct eg_surgery {
     size_t n_derivations, derivations_capacity;
     eg__batch *batches;
     size_t n_batches, batches_capacity;
+    eg__step *steps; /* of methods, in the order of edits */
+    size_t n_steps, steps_capacity;
     eg__savepoint *savepoints;
     size_t n_savepoints, savepoints_capacity;
     char **notes;
@@ -172,6 +181,11 @@ size_t eg__committed_replacements(const eg_surgery *s);
  *  somebody has changed the model since it was planned. */
 eg_status eg__surgery_enter(eg_surgery *s);
 void eg__surgery_leave(eg_surgery *s);
+/** Puts the first `to` edits in place, where the first *at are now (those of commits, to begin with). *at says how far it
+ *  got, also on failure; whoever calls it goes back in the end. */
+eg_status eg__surgery_seek(eg_surgery *s, size_t *at, size_t to);
+/** Runs `fn` while the model is as it was when the surgery began. Nothing must be changed in it. */
+eg_status eg__surgery_look_back(eg_surgery *s, eg_surgery_look_fn fn, void *payload);
 /** Plans an exchange: keeps `owner` and `fresh`. */
 eg_status eg__surgery_edit(eg_surgery *s, eg__edit_kind kind, void *owner, uint32_t slot, void *here, void *fresh);
 /** Around what makes new modules: its tensors go with it, but for those that modules hold, and its random numbers are

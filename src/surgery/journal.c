@@ -142,6 +142,17 @@ static void free_derivation(eg__derivation *d)
         d->free_payload(d->payload);
 }
 
+static size_t step_end(const eg__step *step)
+{
+    return step->first_edit + step->n_edits;
+}
+
+static void free_step(eg__step *step)
+{
+    eg_module_release(step->options);
+    free(step->at);
+}
+
 void eg__surgery_cut(eg_surgery *s, size_t n_edits, size_t n_replacements, size_t n_derivations)
 {
     s->checked = s->checked && n_edits == s->n_edits;
@@ -158,6 +169,8 @@ void eg__surgery_cut(eg_surgery *s, size_t n_edits, size_t n_replacements, size_
         free(s->paths[s->n_paths - 1]);
         s->paths[s->n_paths - 1] = NULL;
     }
+    while (s->n_steps > 0 && step_end(&s->steps[s->n_steps - 1]) > n_edits)
+        free_step(&s->steps[--s->n_steps]);
     while (s->n_derivations > n_derivations)
         free_derivation(&s->derivations[--s->n_derivations]);
 }
@@ -180,6 +193,23 @@ void eg__surgery_leave(eg_surgery *s)
 {
     if (--s->entered == 0)
         exchange_back(s, eg__committed_edits(s), s->n_entered);
+}
+
+eg_status eg__surgery_seek(eg_surgery *s, size_t *at, size_t to)
+{
+    EG_CHECK(s->entered == 0, EG_EINVAL, "a surgery cannot be looked back at while it is being looked at");
+    *at = to > *at ? exchange_forward(s, *at, to) : exchange_back(s, to, *at);
+    return *at == to ? EG_OK : fail_changed(&s->edits[*at < to ? *at : *at - 1]);
+}
+
+eg_status eg__surgery_look_back(eg_surgery *s, eg_surgery_look_fn fn, void *payload)
+{
+    size_t at = eg__committed_edits(s), committed = at;
+    eg_status status = eg__surgery_seek(s, &at, 0);
+    if (status == EG_OK)
+        status = fn(payload, s->root);
+    exchange_forward(s, at, committed);
+    return status;
 }
 
 eg_status eg__apart_begin(eg_surgery *s, eg__apart *apart)

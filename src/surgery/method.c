@@ -54,16 +54,41 @@ static eg_status plan_policies(eg_surgery *s, const eg_method *method, eg_module
     return status;
 }
 
-static eg_status plan_method(eg_surgery *s, const eg_method *method, eg_module *options, const char *at)
+static eg_status plan_with(eg_surgery *s, const eg_method *method, eg_module *options, const char *at)
 {
-    size_t n_edits = s->n_edits, n_replacements = s->n_replacements, n_derivations = s->n_derivations;
-    EG_TRY(eg__path_check(at));
     if (method->replace != NULL)
         return plan_policies(s, method, options, at);
     eg__apart apart;
     EG_TRY(eg__apart_begin(s, &apart));
     eg_status status = method->plan(options, s, at);
     eg__apart_end(s, &apart);
+    return status;
+}
+
+/* For recipes. What changes nothing is no step. */
+static eg_status note_step(eg_surgery *s, eg_module *options, const char *at, size_t first_edit)
+{
+    if (s->n_edits == first_edit)
+        return EG_OK;
+    EG_TRY(eg__grow(&s->steps, &s->steps_capacity, s->n_steps + 1, sizeof(*s->steps)));
+    char *copy = eg__strdup(at);
+    if (at != NULL && copy == NULL)
+        return EG_ENOMEM;
+    s->steps[s->n_steps++] = (eg__step){.options = eg_module_retain(options),
+                                        .at = copy,
+                                        .first_edit = first_edit,
+                                        .n_edits = s->n_edits - first_edit,
+                                        .end_replacement = s->n_replacements};
+    return EG_OK;
+}
+
+static eg_status plan_method(eg_surgery *s, const eg_method *method, eg_module *options, const char *at)
+{
+    size_t n_edits = s->n_edits, n_replacements = s->n_replacements, n_derivations = s->n_derivations;
+    EG_TRY(eg__path_check(at));
+    eg_status status = plan_with(s, method, options, at);
+    if (status == EG_OK)
+        status = note_step(s, options, at, n_edits);
     if (status != EG_OK)
         eg__surgery_cut(s, n_edits, n_replacements, n_derivations);
     return status;

@@ -96,8 +96,15 @@ json_t *eg__transforms_json(const eg_transform *transforms, size_t n)
 eg_status eg__checkpoint_write(const char *path, const eg_state *state, json_t *scalars)
 {
     /* metadata of safetensors are texts, so the object goes in as one */
+    json_t *recipe = json_incref(json_object_get(scalars, "surgery")); /* beside it, where any reader finds it */
+    json_object_del(scalars, "surgery");
     char *text = scalars ? json_dumps(scalars, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_t *metadata = text ? json_pack("{s:s}", "engraft", text) : NULL;
+    if (metadata && recipe && json_object_set(metadata, "surgery", recipe) != 0) {
+        json_decref(metadata);
+        metadata = NULL;
+    }
+    json_decref(recipe);
     char *metadata_text = metadata ? json_dumps(metadata, JSON_COMPACT) : NULL;
     eg_status status = metadata_text ? eg_safetensors_save(state, path, metadata_text)
                                      : eg_fail(EG_ENOMEM, "no memory for a checkpoint");
@@ -122,6 +129,12 @@ static json_t *scalars_of(const char *metadata, const char *path)
         eg_fail(EG_EFORMAT, "'%s' is no checkpoint of a training or search", path);
     else
         scalars = eg__json_parse(text, strlen(text), path);
+    json_t *recipe = json_object_get(outer, "surgery");
+    if (recipe && json_is_object(scalars) && json_object_set(scalars, "surgery", recipe) != 0) {
+        json_decref(scalars);
+        scalars = NULL;
+        eg_fail(EG_ENOMEM, "no memory for a checkpoint");
+    }
     json_decref(outer);
     return scalars;
 }
@@ -229,6 +242,23 @@ eg_status eg__checkpoint_moment(const json_t *scalars, int64_t epochs, eg__momen
     EG_TRY(read_seconds(scalars, &moment->seconds));
     moment->position = (eg__position){.epoch = epoch, .batch = (size_t)batch};
     return EG_OK;
+}
+
+char *eg_checkpoint_recipe(eg_context *ctx, const char *path)
+{
+    if (!ctx || !path)
+        return eg__null(__func__, ctx ? "path" : "context");
+    char *metadata = NULL, *recipe = NULL;
+    eg_tape *scope = eg_tape_begin(ctx, EG_NO_GRAD);
+    eg_state *state = scope ? eg_safetensors_load(ctx, path, &metadata) : NULL;
+    json_t *outer = state ? eg__json_parse(metadata, strlen(metadata), path) : NULL;
+    if (outer)
+        recipe = eg__strdup(json_string_value(json_object_get(outer, "surgery")));
+    json_decref(outer);
+    eg_state_free(state);
+    eg_free(metadata);
+    eg_tape_end(scope);
+    return recipe;
 }
 
 /* ---------------------------------------------------------------------------------------------- all or nothing */

@@ -144,6 +144,7 @@ struct eg_trainer {
     json_t *settings;            /* that a checkpoint must share */
     bool finished;               /* the next eg_trainer_train() starts from epoch 0 */
     char *run, *checkpoint_path; /* NULL = none */
+    char *recipe;                /* of the surgery that the model comes from; NULL = none */
     double saved_at;
     eg__visual visual;
 };

@@ -182,6 +182,7 @@ void eg_trainer_free(eg_trainer *t)
     eg__visual_free(&t->visual);
     eg_free(t->run);
     eg_free(t->checkpoint_path);
+    eg_free(t->recipe);
     eg_free(t);
 }
 

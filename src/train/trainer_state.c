@@ -75,6 +75,20 @@ static eg_status save_parts(void *owner, eg_state *state, json_t *scalars)
     EG_TRY(t->cls->save ? t->cls->save(t, "trainer.", state) : EG_OK);
     EG_CHECK(json_object_set_new(scalars, "schedules", schedules_json(t)) == 0, EG_ENOMEM,
              "no memory for a checkpoint");
+    EG_CHECK(!t->recipe || json_object_set_new(scalars, "surgery", json_string(t->recipe)) == 0, EG_ENOMEM,
+             "no memory for a checkpoint");
+    return EG_OK;
+}
+
+eg_status eg_trainer_set_recipe(eg_trainer *t, const char *recipe)
+{
+    EG_CHECK(t, EG_EINVAL, "trainer is NULL");
+    EG_CHECK(!recipe || eg__is_utf8(recipe), EG_EINVAL, "a recipe that is no UTF-8");
+    char *copy = eg__strdup(recipe);
+    if (recipe && !copy)
+        return EG_ENOMEM;
+    eg_free(t->recipe);
+    t->recipe = copy;
     return EG_OK;
 }
 
@@ -88,6 +102,7 @@ static eg_status load_parts(void *owner, const eg_state *state, const json_t *sc
     /* schedules before the optimizer: setting a position computes learning rates anew, the optimizer's are the exact
      * ones */
     EG_TRY(set_schedules(t, json_object_get(scalars, "schedules")));
+    EG_TRY(eg_trainer_set_recipe(t, json_string_value(json_object_get(scalars, "surgery"))));
     return eg_optimizer_load_state(t->optimizer, "optimizer.", state);
 }
 

@@ -242,7 +242,12 @@ static eg_status trainer_validate(void *payload)
 
 static eg_status checkpoint(world *w, eg_trainer *trainer)
 {
+    EG_TRY(eg_trainer_set_recipe(trainer, "{\"format\": \"engraft surgery\"}"));
     EG_TRY(eg_trainer_checkpoint(trainer, w->file));
+    char *recipe = eg_checkpoint_recipe(w->base.ctx, w->file);
+    eg_free(recipe);
+    if (recipe == NULL)
+        return eg_error_last()->code;
     return eg_trainer_restore(trainer, w->file);
 }
 
@@ -374,7 +379,7 @@ static const alloc_row rows[] = {
     {"eg_trainer_train", trainer_train, false},
     {"eg_trainer_train (run)", trainer_run, true},
     {"eg_trainer_validate", trainer_validate, false},
-    {"eg_trainer_checkpoint eg_trainer_restore", trainer_checkpoint, true},
+    {"eg_trainer_checkpoint eg_trainer_restore eg_checkpoint_recipe", trainer_checkpoint, true},
     {"eg_trainer_export", export_arch, false},
     {"eg_evaluate", evaluate, false},
     {"eg_search_new_with", search_new, false},
