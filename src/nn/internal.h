@@ -207,7 +207,8 @@ eg_status eg__module_has_child(const eg_module *m, const char *name);
 eg_status eg__module_place(eg_module *m, const char *name, eg_module *child);
 /** Ends a slot and releases what it holds. */
 void eg__slot_remove(eg_module *m, eg_slot *slot);
-/** Frees all slots and releases what they hold. Children that nothing else holds are put in front of the list `dead`. */
+/** Frees all slots and releases what they hold. Children that nothing else holds are put in front of the list `dead`.
+ */
 void eg__slots_free(eg_module *m, eg_module **dead);
 
 /** Adds "weight" of this shape (out, in, ..), row-major, and "bias" (out), with PyTorch's default numbers. */
@@ -226,8 +227,8 @@ void eg__reparams_free(eg_module *m);
 
 /* ---- walks (walk.c) ---- */
 
-/** eg_module_walk_tensors(), but each module's tensors once, under its first path: in time linear in the slots. A tensor
- *  of several slots still comes once for each. */
+/** eg_module_walk_tensors(), but each module's tensors once, under its first path: in time linear in the slots. A
+ * tensor of several slots still comes once for each. */
 eg_status eg__module_walk_tensors_once(eg_module *m, eg_visit_tensor_fn visit, void *payload);
 /** Calls `function` for m and all below it, each once, those nearer to m first. It must not change slots or references.
  *  Nothing can fail, and no memory is needed. */

@@ -278,15 +278,28 @@ static char *name_new(const list *l, const eg__param *donor, const entry *now)
     return eg__format("%.*s%s", follows ? (int)(len - tail) : 0, donor->name, now->path);
 }
 
+static void free_param(eg__param *param)
+{
+    for (size_t k = 0; k < EG__MAX_STATES; k++)
+        eg_tensor_release(param->states[k]);
+    eg_tensor_release(param->tensor);
+    free(param->name);
+}
+
+/* Takes the parameter over, also on failure. */
 static eg_status place(list *l, eg__param param, size_t anchor)
 {
     bool kept = anchor != SIZE_MAX && l->o->params[anchor].tensor == param.tensor;
     size_t *last = &l->last_anchor[param.group];
-    EG_TRY(eg__grow(&l->items, &l->capacity, l->n + 1, sizeof(*l->items)));
+    eg_tensor_keep(param.tensor);
+    eg_status status = eg__grow(&l->items, &l->capacity, l->n + 1, sizeof(*l->items));
+    if (status != EG_OK) {
+        free_param(&param);
+        return status;
+    }
     if (kept || *last == SIZE_MAX)
         *last = anchor;
     l->items[l->n] = (placed){.param = param, .anchor = *last, .after = kept ? 0 : l->n + 1};
-    eg_tensor_keep(param.tensor);
     l->n++;
     return param.name != NULL ? EG_OK : EG_ENOMEM;
 }
@@ -364,14 +377,6 @@ static eg_status fill_list(list *l)
     return EG_OK;
 }
 
-static void free_param(eg__param *param)
-{
-    for (size_t k = 0; k < EG__MAX_STATES; k++)
-        eg_tensor_release(param->states[k]);
-    eg_tensor_release(param->tensor);
-    free(param->name);
-}
-
 /* Names are what checkpoints know parameters by. */
 static eg_status check_names(const list *l)
 {
@@ -438,10 +443,9 @@ static eg_status plan_list(planning *p, size_t number)
 static eg_status plan(planning *p)
 {
     EG_TRY(list_params(&p->before, p->s->root));
+    EG_TRY(note_plan(p)); /* while new modules still hold what was replaced in them */
     EG_TRY(eg__surgery_enter(p->s));
     eg_status status = list_params(&p->after, p->s->root);
-    if (status == EG_OK)
-        status = note_plan(p);
     for (size_t i = 0; i < p->s->n_optimizers && status == EG_OK; i++)
         status = plan_list(p, i);
     eg__surgery_leave(p->s);

@@ -181,8 +181,8 @@ size_t eg__committed_replacements(const eg_surgery *s);
  *  somebody has changed the model since it was planned. */
 eg_status eg__surgery_enter(eg_surgery *s);
 void eg__surgery_leave(eg_surgery *s);
-/** Puts the first `to` edits in place, where the first *at are now (those of commits, to begin with). *at says how far it
- *  got, also on failure; whoever calls it goes back in the end. */
+/** Puts the first `to` edits in place, where the first *at are now (those of commits, to begin with). *at says how far
+ * it got, also on failure; whoever calls it goes back in the end. */
 eg_status eg__surgery_seek(eg_surgery *s, size_t *at, size_t to);
 /** Runs `fn` while the model is as it was when the surgery began. Nothing must be changed in it. */
 eg_status eg__surgery_look_back(eg_surgery *s, eg_surgery_look_fn fn, void *payload);
@@ -220,6 +220,8 @@ extern const eg_method *const eg__methods[];
 /** Plans that `about->shown.fresh` stands in all places of a vertex. The graph is of the model as planned. */
 eg_status eg__surgery_replace_vertex(eg_surgery *s, eg__model_graph *graph, uint32_t vertex,
                                      const eg__replacement *about);
+/** EINVAL when the model as planned contains itself: a new module may hold what holds it. */
+eg_status eg__surgery_check_acyclic(eg_surgery *s);
 /** Lets the new module of a replacement have what the old one has. */
 eg_status eg__surgery_carry(eg_surgery *s, eg__model_graph *graph, const eg__replacement *r);
 /** The module at a path below m; NULL, without a failure, when there is none. */

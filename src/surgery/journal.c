@@ -339,13 +339,23 @@ static eg_status check_optimizers(const eg_surgery *s, const eg__batch *batch)
     return EG_OK;
 }
 
+/* A parameter that had never been updated had no states either. */
+static void restore_steps(eg__param *param, int64_t step)
+{
+    param->step = step;
+    for (size_t k = 0; k < EG__MAX_STATES && step == 0; k++) {
+        eg_tensor_release(param->states[k]);
+        param->states[k] = NULL;
+    }
+}
+
 static eg_status restore_numbers(eg_surgery *s, const eg__batch *batch)
 {
     for (size_t i = 0; i < batch->n_copies; i++)
         EG_TRY(eg_tensor_assign(batch->copies[i].tensor, batch->copies[i].numbers));
     for (size_t i = 0; batch->steps != NULL && i < s->n_optimizers; i++) {
         for (size_t k = 0; k < s->optimizers[i]->n_params; k++)
-            s->optimizers[i]->params[k].step = batch->steps[i][k];
+            restore_steps(&s->optimizers[i]->params[k], batch->steps[i][k]);
     }
     return EG_OK;
 }

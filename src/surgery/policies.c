@@ -149,6 +149,7 @@ static eg_status ask(pass *p, size_t i, uint32_t vertex, eg_module **fresh)
 {
     eg_policy *policy = &p->policies.items[i];
     eg_module *m = p->graph.vertices[vertex].module;
+    eg_error_clear(); /* what predicates and other policies tried in vain */
     *fresh = policy->replace(policy->payload, m, policy->index++);
     p->n_matched[i]++;
     if (*fresh == NULL && eg_error_last()->code != EG_OK) {
@@ -392,9 +393,10 @@ static eg_status wave(pass *p)
     return status;
 }
 
-/* A new module may hold what holds it. */
-static eg_status check_no_cycle(eg_surgery *s)
+eg_status eg__surgery_check_acyclic(eg_surgery *s)
 {
+    if (!s->has_wrapped)
+        return EG_OK;
     eg__model_graph graph = {0};
     EG_TRY(eg__surgery_enter(s));
     eg_status status = eg__model_graph_build(&graph, s->root);
@@ -410,7 +412,7 @@ static eg_status run(pass *p)
         before = p->s->n_replacements;
         EG_TRY(wave(p));
     } while (p->recurse && p->s->n_replacements > before);
-    return p->s->has_wrapped ? check_no_cycle(p->s) : EG_OK;
+    return eg__surgery_check_acyclic(p->s);
 }
 
 /* ---- around it ---- */

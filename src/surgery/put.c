@@ -114,6 +114,8 @@ eg_status eg_surgery_put(eg_surgery *s, eg_module *module, eg_module *fresh, con
         eg__model_graph_free(&graph);
         eg__surgery_leave(s);
     }
+    if (status == EG_OK && s->entered == 0) /* what is looked at shows the plan as it was */
+        status = eg__surgery_check_acyclic(s);
     if (status != EG_OK)
         eg__surgery_cut(s, n_edits, n_replacements, s->n_derivations);
     eg_module_release(fresh);

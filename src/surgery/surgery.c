@@ -33,6 +33,14 @@ static void *copy_list(const void *items, size_t n, size_t size)
     return copy;
 }
 
+static bool is_listed(const eg_surgery *s, eg_module **place)
+{
+    size_t i = 0;
+    while (i < s->n_places && s->places[i] != place)
+        i++;
+    return i < s->n_places;
+}
+
 static eg_status fill(eg_surgery *s, const eg_surgery_options *o)
 {
     bool held = o->root != NULL;
@@ -53,7 +61,7 @@ static eg_status fill(eg_surgery *s, const eg_surgery_options *o)
     if (held)
         s->places[s->n_places++] = o->root;
     for (size_t i = 0; i < o->references.n; i++) {
-        if (o->references.items[i] != o->root)
+        if (!is_listed(s, o->references.items[i]))
             s->places[s->n_places++] = o->references.items[i];
     }
     s->n_optimizers = o->optimizers.n;
@@ -110,6 +118,10 @@ void eg_surgery_free(eg_surgery *s)
 
 eg_status eg_surgery_note(eg_surgery *s, const char *format, ...)
 {
+    if (s == NULL || format == NULL) {
+        eg__null(__func__, s == NULL ? "surgery" : "format");
+        return eg_error_last()->code;
+    }
     char text[512];
     va_list args;
     va_start(args, format);
