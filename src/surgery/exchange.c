@@ -216,15 +216,14 @@ static eg_status copy_state(const eg_tensor *made, const eg_tensor *param, const
     return *out != NULL ? eg_tensor_assign(*out, made) : eg_error_last()->code;
 }
 
-static eg_status derive_one(const list *l, const eg__derivation *d, const char *what, eg_tensor *const *from,
-                            eg_tensor **out)
+static eg_status derive_one(const eg__derivation *d, const char *what, eg_tensor *const *from, eg_tensor **out)
 {
     bool any = false;
     for (size_t i = 0; i < d->n; i++)
         any = any || from[i] != NULL;
     if (!any || d->derive == NULL)
         return EG_OK;
-    size_t mark = eg__scope_enter(l->o->ctx);
+    size_t mark = eg__scope_enter(d->fresh->ctx);
     if (mark == SIZE_MAX)
         return EG_ENOMEM;
     eg__error_mark before;
@@ -234,7 +233,7 @@ static eg_status derive_one(const list *l, const eg__derivation *d, const char *
     eg_status status = made == NULL ? eg_error_last()->code : copy_state(made, d->fresh, what, out);
     if (status == EG_OK)
         eg__error_restore(&before);
-    eg__scope_leave(l->o->ctx, mark, NULL);
+    eg__scope_leave(d->fresh->ctx, mark, NULL);
     return status;
 }
 
@@ -249,7 +248,7 @@ static eg_status derive_states(const list *l, const eg__derivation *d, eg__param
             size_t at = find_old(l, d->from[i]);
             from[i] = at != SIZE_MAX ? l->o->params[at].states[k] : NULL;
         }
-        status = derive_one(l, d, l->o->kind->states[k], from, &param->states[k]);
+        status = derive_one(d, l->o->kind->states[k], from, &param->states[k]);
     }
     free(from);
     return status;
@@ -452,8 +451,26 @@ static eg_status plan(planning *p)
     return status;
 }
 
+/* Gradients that are there go along too. */
+static eg_status derive_gradient(const eg__derivation *d)
+{
+    eg_tensor **from = eg__calloc(d->n + 1, sizeof(eg_tensor *));
+    if (from == NULL)
+        return EG_ENOMEM;
+    for (size_t i = 0; i < d->n; i++)
+        from[i] = d->from[i]->grad;
+    eg_tensor *grad = NULL;
+    eg_status status = derive_one(d, "grad", from, &grad);
+    free(from);
+    eg_tensor_release(d->fresh->grad);
+    d->fresh->grad = grad;
+    return status;
+}
+
 eg_status eg__exchanges_plan(eg_surgery *s)
 {
+    for (size_t i = eg__committed_derivations(s); i < s->n_derivations; i++)
+        EG_TRY(derive_gradient(&s->derivations[i]));
     s->exchanges = eg__calloc(s->n_optimizers + 1, sizeof(*s->exchanges));
     if (s->exchanges == NULL)
         return EG_ENOMEM;

@@ -114,8 +114,8 @@ typedef struct eg__copy {
 
 /** What one commit did. */
 typedef struct eg__batch {
-    size_t n_edits, n_replacements; /* of the surgery, at its end */
-    eg__param_exchange *exchanges;  /* one for each optimizer */
+    size_t n_edits, n_replacements, n_derivations; /* of the surgery, at its end */
+    eg__param_exchange *exchanges;                 /* one for each optimizer */
     eg__copy *copies;
     size_t n_copies, copies_capacity;
     int64_t **steps; /* of the parameters of each optimizer, with copies */
@@ -177,6 +177,7 @@ struct eg_surgery {
 /** Edits of commits; what follows is planned. */
 size_t eg__committed_edits(const eg_surgery *s);
 size_t eg__committed_replacements(const eg_surgery *s);
+size_t eg__committed_derivations(const eg_surgery *s);
 /** Puts what is planned in place, to look at it, and takes it out again. They nest. EINVAL, naming the place, when
  *  somebody has changed the model since it was planned. */
 eg_status eg__surgery_enter(eg_surgery *s);
@@ -214,6 +215,29 @@ char *eg__way_text(const eg_surgery *s, uint32_t way);
 
 /** The built-in ones (methods/table.c), NULL-ended. */
 extern const eg_method *const eg__methods[];
+
+/* ---- ranks of policies (ranks.c) ---- */
+
+/** A policy that matches a class; the smaller the rank, the more specific. */
+typedef struct eg__candidate {
+    size_t policy;
+    int rank;
+} eg__candidate;
+/** The policies of one class, most specific first. */
+typedef struct eg__class_policies {
+    size_t n;
+    eg__candidate items[];
+} eg__class_policies;
+/** Those of all classes that were asked for. */
+typedef struct eg__ranks {
+    eg_policies policies;
+    eg__ptr_map by_class; /* class -> eg__class_policies */
+    const eg_class *last_class;
+    const eg__class_policies *last;
+} eg__ranks;
+/** NULL on ENOMEM. Lent. */
+const eg__class_policies *eg__ranks_of(eg__ranks *ranks, const eg_class *cls);
+void eg__ranks_free(eg__ranks *ranks);
 
 /* ---- planning (policies.c, put.c, carry.c) ---- */
 

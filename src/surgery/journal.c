@@ -122,6 +122,11 @@ size_t eg__committed_replacements(const eg_surgery *s)
     return s->n_batches > 0 ? s->batches[s->n_batches - 1].n_replacements : 0;
 }
 
+size_t eg__committed_derivations(const eg_surgery *s)
+{
+    return s->n_batches > 0 ? s->batches[s->n_batches - 1].n_derivations : 0;
+}
+
 eg_status eg__surgery_edit(eg_surgery *s, eg__edit_kind kind, void *owner, uint32_t slot, void *here, void *fresh)
 {
     EG_TRY(eg__grow(&s->edits, &s->edits_capacity, s->n_edits + 1, sizeof(*s->edits)));
@@ -309,7 +314,7 @@ eg_status eg_surgery_commit(eg_surgery *s)
     if (!s->checked)
         EG_TRY(eg_surgery_check(s));
     EG_TRY(eg__grow(&s->batches, &s->batches_capacity, s->n_batches + 1, sizeof(*s->batches)));
-    eg__batch batch = {.n_edits = s->n_edits, .n_replacements = s->n_replacements};
+    eg__batch batch = {.n_edits = s->n_edits, .n_replacements = s->n_replacements, .n_derivations = s->n_derivations};
     eg_status status = s->snapshot ? copy_numbers(s, &batch) : EG_OK;
     if (status == EG_OK)
         status = eg__surgery_enter(s);
@@ -388,7 +393,7 @@ eg_status eg_surgery_undo(eg_surgery *s)
 void eg_surgery_drop(eg_surgery *s)
 {
     if (s != NULL && s->entered == 0)
-        eg__surgery_cut(s, eg__committed_edits(s), eg__committed_replacements(s), s->n_derivations);
+        eg__surgery_cut(s, eg__committed_edits(s), eg__committed_replacements(s), eg__committed_derivations(s));
 }
 
 size_t eg_surgery_savepoint(eg_surgery *s)
@@ -403,6 +408,18 @@ size_t eg_surgery_savepoint(eg_surgery *s)
     return s->n_savepoints++;
 }
 
+/* Tries all exchanges before the first commit is undone: all or none of them are. */
+static eg_status check_undoable(eg_surgery *s, size_t n_batches)
+{
+    if (s->n_batches <= n_batches)
+        return EG_OK;
+    EG_TRY(check_optimizers(s, &s->batches[s->n_batches - 1]));
+    size_t from = n_batches > 0 ? s->batches[n_batches - 1].n_edits : 0, to = eg__committed_edits(s);
+    size_t reached = exchange_back(s, from, to);
+    exchange_forward(s, reached, to);
+    return reached > from ? fail_changed(&s->edits[reached - 1]) : EG_OK;
+}
+
 eg_status eg_surgery_rollback(eg_surgery *s, size_t savepoint)
 {
     if (s == NULL) {
@@ -414,6 +431,7 @@ eg_status eg_surgery_rollback(eg_surgery *s, size_t savepoint)
     const eg__savepoint *to = &s->savepoints[savepoint];
     EG_CHECK(to->n_batches <= s->n_batches && to->n_edits <= s->n_edits, EG_EINVAL,
              "what savepoint %zu stood on was undone or dropped since", savepoint);
+    EG_TRY(check_undoable(s, to->n_batches));
     while (s->n_batches > to->n_batches)
         EG_TRY(eg_surgery_undo(s));
     eg__surgery_cut(s, to->n_edits, to->n_replacements, to->n_derivations);

@@ -14,26 +14,12 @@ enum { MAX_CHAIN = 64, MAX_RECURSIONS = 1 << 20 };
 
 enum { UNSEEN, SEEN, REPLACED };
 
-/* A policy that matches a class; the smaller the rank, the more specific. */
-typedef struct candidate {
-    size_t policy;
-    int rank;
-} candidate;
-
-/* The policies of one class, most specific first. */
-typedef struct class_policies {
-    size_t n;
-    candidate items[];
-} class_policies;
-
 typedef struct pass {
     eg_surgery *s;
     eg_policies policies;
-    size_t first_name;    /* of the policies, in the surgery */
-    size_t *n_matched;    /* of each policy */
-    eg__ptr_map by_class; /* class -> class_policies */
-    const eg_class *last_class;
-    const class_policies *last;
+    size_t first_name; /* of the policies, in the surgery */
+    size_t *n_matched; /* of each policy */
+    eg__ranks ranks;   /* of the policies */
     bool recurse;
     eg__ptr_map offered; /* modules, with recursion */
     eg__ptr_map makers;  /* new modules -> replacement + 1, with recursion */
@@ -45,66 +31,6 @@ typedef struct pass {
     uint32_t *ways;       /* of each vertex: the number of its path in the surgery, + 1 */
     eg__buf path;
 } pass;
-
-/* ---- which policies a class has ---- */
-
-/* How many classes lie between them; -1 when it is no subclass. */
-static int distance(const eg_class *cls, const eg_class *super)
-{
-    int n = 0;
-    for (const eg_class *c = cls; c != NULL; c = c->super, n++) {
-        if (c == super)
-            return n;
-    }
-    return super == &eg_module_class ? n : -1;
-}
-
-static int rank_of(const eg_policy *policy, const eg_class *cls)
-{
-    int from = policy->cls == NULL ? 1 << 16 : distance(cls, policy->cls);
-    if (from < 0 || (policy->exact && from > 0))
-        return -1;
-    return 2 * from + (policy->at == NULL && policy->when == NULL);
-}
-
-static int compare_ranks(const void *a, const void *b)
-{
-    const candidate *x = a, *y = b;
-    if (x->rank != y->rank)
-        return x->rank < y->rank ? -1 : 1;
-    return x->policy < y->policy ? -1 : 1;
-}
-
-static const class_policies *policies_of(pass *p, const eg_class *cls)
-{
-    if (cls == p->last_class)
-        return p->last;
-    void **known = eg__ptr_map_find(&p->by_class, cls);
-    class_policies *list = known != NULL ? *known : NULL;
-    if (list == NULL) {
-        list = eg__calloc(1, sizeof(*list) + p->policies.n * sizeof(list->items[0]));
-        if (list == NULL || eg__ptr_map_put(&p->by_class, cls, list) != EG_OK) {
-            free(list);
-            return NULL;
-        }
-        for (size_t i = 0; i < p->policies.n; i++) {
-            int rank = rank_of(&p->policies.items[i], cls);
-            if (rank >= 0)
-                list->items[list->n++] = (candidate){i, rank};
-        }
-        qsort(list->items, list->n, sizeof(list->items[0]), compare_ranks);
-    }
-    p->last_class = cls;
-    p->last = list;
-    return list;
-}
-
-static void free_lists(pass *p)
-{
-    for (size_t i = 0; i < p->by_class.size; i++)
-        free(p->by_class.entries[i].value);
-    eg__ptr_map_free(&p->by_class);
-}
 
 /* ---- asking ---- */
 
@@ -173,7 +99,7 @@ static eg_status fail_conflict(pass *p, uint32_t vertex, size_t a, size_t b)
 /* Asks the policies of one rank after the other, until one answers. */
 static eg_status ask_all(pass *p, uint32_t vertex, size_t *policy, eg_module **fresh)
 {
-    const class_policies *list = policies_of(p, p->graph.vertices[vertex].module->cls);
+    const eg__class_policies *list = eg__ranks_of(&p->ranks, p->graph.vertices[vertex].module->cls);
     if (list == NULL)
         return EG_ENOMEM;
     *fresh = NULL;
@@ -498,7 +424,11 @@ eg_status eg_surgery_replace(eg_surgery *s, eg_policies policies, bool recurse_o
         eg__null(__func__, s == NULL ? "surgery" : "list of policies");
         return eg_error_last()->code;
     }
-    pass p = {.s = s, .policies = policies, .recurse = recurse_on_replacements, .first = s->n_replacements};
+    pass p = {.s = s,
+              .policies = policies,
+              .ranks = {.policies = policies},
+              .recurse = recurse_on_replacements,
+              .first = s->n_replacements};
     size_t n_edits = s->n_edits, n_derivations = s->n_derivations, n_notes = s->n_notes;
     size_t *counters = eg__calloc(2 * policies.n + 1, sizeof(*counters));
     p.n_matched = eg__calloc(policies.n + 1, sizeof(*p.n_matched));
@@ -512,7 +442,7 @@ eg_status eg_surgery_replace(eg_surgery *s, eg_policies policies, bool recurse_o
             eg__notes_cut(s, n_notes);
         }
     }
-    free_lists(&p);
+    eg__ranks_free(&p.ranks);
     eg__ptr_map_free(&p.offered);
     eg__ptr_map_free(&p.makers);
     eg__buf_free(&p.path);

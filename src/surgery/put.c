@@ -8,14 +8,36 @@
 
 /* ---- modules ---- */
 
-/* A mutator goes on deciding for the modules it is bound to, whether they are in the model or not. */
-static eg_status check_unbound(eg_surgery *s, const eg__replacement *r)
+typedef struct bound {
+    eg_module **items;
+    size_t n, capacity;
+} bound;
+
+static eg_status note_bound(void *payload, const char *path, eg_module *m)
 {
-    if (r->old->extension == NULL || r->old == r->fresh)
+    bound *b = payload;
+    (void)path;
+    if (m->extension == NULL)
         return EG_OK;
-    (void)s;
-    return eg_fail(EG_EINVAL, "a %s is bound to a mutator: detach that before the module is replaced",
-                   r->old->cls->name);
+    EG_TRY(eg__grow(&b->items, &b->capacity, b->n + 1, sizeof(eg_module *)));
+    b->items[b->n++] = m;
+    return EG_OK;
+}
+
+/* A mutator goes on deciding for the modules it is bound to, whether they are in the model or not. */
+static eg_status check_unbound(const eg__replacement *r)
+{
+    bound b = {0};
+    if (r->old == r->fresh || (r->old->extension == NULL && r->old->n_slots == 0))
+        return EG_OK;
+    eg_status status = eg_module_walk(r->old, note_bound, &b);
+    for (size_t i = 0; i < b.n && status == EG_OK; i++) {
+        if (!eg__module_contains(r->fresh, b.items[i]))
+            status = eg_fail(EG_EINVAL, "a %s is bound to a mutator: detach that before the module is replaced",
+                             b.items[i]->cls->name);
+    }
+    free(b.items);
+    return status;
 }
 
 static eg_status edit_places(eg_surgery *s, const eg__model_graph *graph, uint32_t vertex, eg_module *fresh)
@@ -46,7 +68,7 @@ eg_status eg__surgery_replace_vertex(eg_surgery *s, eg__model_graph *graph, uint
                                      const eg__replacement *about)
 {
     eg_module *old = about->old, *fresh = about->fresh;
-    EG_TRY(check_unbound(s, about));
+    EG_TRY(check_unbound(about));
     EG_TRY(eg__surgery_carry(s, graph, about));
     EG_TRY(name_fresh(fresh, old));
     EG_TRY(eg__grow(&s->replacements, &s->replacements_capacity, s->n_replacements + 1, sizeof(*s->replacements)));
