@@ -386,8 +386,8 @@ EG_API eg_status eg_append(eg_module *container, eg_module *child);
 
 /* ---- what surgery puts in (see methods.h), to be used by itself too ---- */
 
-/** Residual blocks: eg_residual_block(ctx, EG_NAMED({"body", f}, {"shortcut", g})) is f(x) + g(x); without a shortcut f(x) +
- *  x. */
+/** Residual blocks: eg_residual_block(ctx, EG_NAMED({"body", f}, {"shortcut", g})) is f(x) + g(x); without a shortcut
+ * f(x) + x. */
 typedef struct eg_residual_block {
     eg_module base;
     const eg_named_module *named; /**< the list is read while it is built and NULL after */

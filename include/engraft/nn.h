@@ -166,7 +166,7 @@ struct eg_module {
     eg_status status; /**< first failure of a slot, for eg_module_status() */
     void *extension;  /**< what a family of classes keeps beside the struct (mutables do); not cloned */
     void (*free_extension)(void *extension);
-    eg_module *link;  /**< internal: the next in a list under way, else NULL */
+    eg_module *link; /**< internal: the next in a list under way, else NULL */
     eg_context *ctx; /**< last, so that { .base.ctx = ctx, 16, 32 } goes on with the fields of the class */
 };
 
@@ -361,6 +361,9 @@ EG_API char *eg_module_json_expanded(eg_module *m);
  *  anybody: lists of more than 4096 modules, more than 2^20 in all (those that classes make count), and more than 64 in
  *  depth are refused. A small text can be a model of any size, though: for strangers' give the context a max_memory. */
 EG_API eg_module *eg_module_from_json(eg_context *ctx, const char *json);
+/** The same of a call as people type it: "SiLU", "Conv2d(in_channels=3, out_channels=8, kernel_size=(3, 1))". Also
+ *  EINVAL for what is no such call. */
+EG_API eg_module *eg_module_from_text(eg_context *ctx, const char *text);
 /** Writes the text to a file, whole or not at all. EIO, and as eg_module_json(). */
 EG_API eg_status eg_module_save_json(eg_module *m, const char *path);
 /** Reads a file of at most 64 MiB: also ENOENT, EIO. */

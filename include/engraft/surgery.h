@@ -301,6 +301,14 @@ EG_API extern const eg_class eg_method_class;
  *  at these paths, as in eg_policy. A method does not change what it has made itself, so applying it again changes
  *  nothing. */
 EG_API eg_status eg_surgery_apply(eg_surgery *s, eg_module *options, const char *at);
+/** Options of a built-in method from a call as people type it: "factorize(rank=0.25)". NULL: ENOENT for a name that is
+ *  none (with the closest), EINVAL for what is no call, EFORMAT for fields and values that it does not take. */
+EG_API eg_module *eg_method_from_text(eg_context *ctx, const char *text);
+/** Plans what a method does to single modules, for those of `cls` (and its subclasses) instead of the classes that it
+ * is for. As eg_surgery_apply(); EUNSUPPORTED for a method that does something else. */
+EG_API eg_status eg_surgery_apply_to(eg_surgery *s, eg_module *options, const eg_class *cls, const char *at);
+/** Whether something is planned that is not committed. */
+EG_API bool eg_surgery_has_plan(const eg_surgery *s);
 /** Method i of the built-in ones; NULL (no failure) past the last. */
 EG_API const eg_method *eg_method_at(size_t i);
 /** By name. NULL: ENOENT with the closest names. */

@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 /* Exit statuses. */
-enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
+enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING }; /* nothing: no module matched */
 
 /* ---- options: one table a command feeds parsing, help, range checks and run.json ---- */
 
@@ -18,7 +18,8 @@ typedef enum option_type {
     OPTION_INT,    /* int64_t */
     OPTION_REAL,   /* double */
     OPTION_SWITCH, /* bool, "on" or "off" */
-    OPTION_FLAG    /* bool, takes no value */
+    OPTION_FLAG,   /* bool, takes no value */
+    OPTION_RULE    /* rule_list: may be given again and again; options that share one keep their order */
 } option_type;
 
 enum {
@@ -26,6 +27,15 @@ enum {
     OPTION_RECORDED = 2, /* part of what a run is: kept in run.json */
     OPTION_INHERITED = 4 /* a retraining takes it from its search */
 };
+
+/* What was given to options of type OPTION_RULE, in order. */
+enum { MAX_RULES = 64 };
+typedef struct rule_list {
+    struct rule {
+        const char *option, *value;
+    } items[MAX_RULES];
+    size_t n;
+} rule_list;
 
 typedef struct option_spec {
     const char *name;  /* NULL ends a table */
@@ -55,12 +65,15 @@ typedef struct command {
     size_t args_size;
     /** Returns an exit status. given[i]: option i stood on the command line (or was merged since). */
     int (*run)(const struct command *self, void *args, bool *given);
+    /** Words that stand before the options: how many at least and at most, and where they go (const char *[]). */
+    size_t min_words, max_words, words_offset;
+    const struct command *const *parts; /* NULL-ended: it is these, "surgery ls", .. */
 } command;
 
 #define MAX_OPTIONS 40
 
 extern const command search_command, retrain_command, eval_command, compare_command, show_command, spaces_command,
-    strategies_command;
+    strategies_command, surgery_command;
 
 /** Fills `args` from the command line. -1 = go on; else the exit status (help was shown, or wrong use reported). */
 int options_parse(const command *c, int argc, char **argv, void *args, bool *given);

@@ -68,6 +68,11 @@ static eg_status set_value(const option_spec *o, const char *text, void *args)
         EG_CHECK(*text, EG_EINVAL, "option '--%s' takes %s, not an empty text", o->name, o->value);
         EG_TRY(o->check ? o->check(text) : EG_OK);
         *(const char **)out = text;
+    } else if (o->type == OPTION_RULE) {
+        rule_list *rules = out;
+        EG_CHECK(*text, EG_EINVAL, "option '--%s' takes %s, not an empty text", o->name, o->value);
+        EG_CHECK(rules->n < MAX_RULES, EG_EINVAL, "option '--%s': at most %d rules", o->name, MAX_RULES);
+        rules->items[rules->n++] = (struct rule){o->name, text};
     } else if (o->type == OPTION_SWITCH) {
         EG_CHECK(strcmp(text, "on") == 0 || strcmp(text, "off") == 0, EG_EINVAL,
                  "option '--%s' takes 'on' or 'off', not '%s'", o->name, text);
@@ -157,6 +162,18 @@ static int refused(const command *c, int code, char **argv)
     return unknown_option(c, text);
 }
 
+/* The words before the first option; how many there are. */
+static size_t take_words(const command *c, int argc, char **argv, void *args)
+{
+    const char **out = (const char **)(void *)((char *)args + c->words_offset);
+    size_t n = 0;
+    while (n < c->max_words && (int)n + 1 < argc && argv[n + 1][0] != '-') {
+        out[n] = argv[n + 1];
+        n++;
+    }
+    return n;
+}
+
 int options_parse(const command *c, int argc, char **argv, void *args, bool *given)
 {
     enum { HELP = 256 + MAX_OPTIONS };
@@ -167,8 +184,12 @@ int options_parse(const command *c, int argc, char **argv, void *args, bool *giv
             (struct option){c->options[n].name, c->options[n].type == OPTION_FLAG ? no_argument : required_argument,
                             NULL, 256 + (int)n};
     set_initial(c, args);
+    size_t words = take_words(c, argc, argv, args);
+    bool asks_help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    if (words < c->min_words && !asks_help)
+        return usage_error(c->name, "usage: engraft %s %s", c->name, c->synopsis);
     opterr = 0;
-    optind = 1;
+    optind = 1 + (int)words;
     for (;;) {
         if (optind < argc && !is_full_name(c, argv[optind]))
             return unknown_option(c, argv[optind]);

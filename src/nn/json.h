@@ -30,4 +30,7 @@ eg_module *eg__module_from_json(eg_context *ctx, const json_t *json, const char 
 /** The same of a class that is known, to this context or not: the value names none. */
 eg_module *eg__module_of_class_from_json(eg_context *ctx, const eg_class *cls, const json_t *json, const char *root);
 
+/** "Name(field=value, ..)" as the object of a model's JSON that says the same. NULL: EINVAL, ENOMEM. */
+json_t *eg__call_json(const char *text);
+
 #endif

@@ -1,6 +1,7 @@
 /*
  * Methods: surgeries with names.
  */
+#include "nn/json.h"
 #include "surgery/internal.h"
 
 #include <stdlib.h>
@@ -32,32 +33,37 @@ static eg_module *replace(void *payload, eg_module *module, size_t index)
 }
 
 /* One policy for each class that the method changes. */
-static eg_status plan_policies(eg_surgery *s, const eg_method *method, eg_module *options, const char *at)
+static eg_status plan_policies(eg_surgery *s, const eg_method *method, eg_module *options,
+                               const eg_class *const *targets, const char *at)
 {
     size_t n = 0;
-    while (method->targets[n] != NULL)
+    while (targets[n] != NULL)
         n++;
     eg_policy *items = eg__calloc(n + 1, sizeof(*items));
     if (items == NULL)
         return EG_ENOMEM;
     application a = {s, method, options};
     for (size_t i = 0; i < n; i++)
-        items[i] = (eg_policy){.cls = method->targets[i],
+        items[i] = (eg_policy){.cls = targets[i],
                                .replace = replace,
                                .payload = &a,
                                .at = at,
                                .spare = method->makes,
                                .without = EG_CARRY_WEIGHTS | EG_CARRY_BUFFERS, /* methods have their own ways */
                                .name = method->options.name};
+    size_t n_notes = s->n_notes, n_replacements = s->n_replacements;
     eg_status status = eg_surgery_replace(s, (eg_policies){items, n}, false);
     free(items);
+    eg__notes_cut(s, n_notes); /* of single classes, which nobody has asked for */
+    if (status == EG_OK && s->n_replacements == n_replacements)
+        status = eg_surgery_note(s, "%s found no module to change", method->options.name);
     return status;
 }
 
 static eg_status plan_with(eg_surgery *s, const eg_method *method, eg_module *options, const char *at)
 {
     if (method->replace != NULL)
-        return plan_policies(s, method, options, at);
+        return plan_policies(s, method, options, method->targets, at);
     eg__apart apart;
     EG_TRY(eg__apart_begin(s, &apart));
     eg_status status = method->plan(options, s, at);
@@ -108,6 +114,46 @@ eg_status eg_surgery_apply(eg_surgery *s, eg_module *options, const char *at)
         eg__fail_prefix(status, "%s", method->options.name);
     eg_module_release(options);
     return status;
+}
+
+static eg_status apply_to(eg_surgery *s, eg_module *options, const eg_class *cls, const char *at)
+{
+    const eg_method *method = method_of(options);
+    EG_CHECK(method != NULL, EG_EINVAL, "a %s is no options of a method", options->cls->name);
+    EG_CHECK(method->replace != NULL, EG_EUNSUPPORTED, "%s does nothing to single modules: apply it to the model",
+             method->options.name);
+    EG_TRY(eg__path_check(at));
+    return plan_policies(s, method, options, (const eg_class *const[]){cls, NULL}, at);
+}
+
+eg_status eg_surgery_apply_to(eg_surgery *s, eg_module *options, const eg_class *cls, const char *at)
+{
+    eg_status status = EG_OK;
+    if (s == NULL || options == NULL || cls == NULL) {
+        eg__null(__func__, s == NULL ? "surgery" : options == NULL ? "options" : "class");
+        status = eg_error_last()->code;
+    }
+    if (status == EG_OK)
+        status = apply_to(s, options, cls, at);
+    eg_module_release(options);
+    return status;
+}
+
+bool eg_surgery_has_plan(const eg_surgery *s)
+{
+    return s != NULL && (s->n_edits > eg__committed_edits(s) || s->n_replacements > eg__committed_replacements(s));
+}
+
+eg_module *eg_method_from_text(eg_context *ctx, const char *text)
+{
+    if (ctx == NULL || text == NULL)
+        return eg__null(__func__, ctx == NULL ? "context" : "text");
+    json_t *json = eg__call_json(text);
+    const eg_method *method = json != NULL ? eg_method_find(json_string_value(json_object_get(json, "class"))) : NULL;
+    eg_module *options =
+        method != NULL ? eg__module_of_class_from_json(ctx, &method->options, json, method->options.name) : NULL;
+    json_decref(json);
+    return options;
 }
 
 const eg_method *eg_method_at(size_t i)
