@@ -201,12 +201,14 @@ static void convolutions_agree(void **state)
     }
 }
 
-/* Filters of 1x1 between many channels, on small images: numbers of channels that fill panels and tiles and that do
- * not, one and many groups of pixels; the same bits on any number of threads. */
+/* Filters of 1x1 between many channels on small images, and fewer on larger ones: numbers of channels that fill panels
+ * and tiles and that do not, one and many groups of pixels; the same bits on any number of threads. */
 static void filters_of_many_channels_agree(void **state)
 {
-    static const int64_t shapes[][5] = {{1, 64, 1, 1, 1},    {2, 64, 65, 2, 2},   {5, 72, 36, 1, 3}, {70, 80, 24, 4, 4},
-                                        {64, 104, 13, 2, 5}, {33, 128, 40, 4, 3}, {257, 88, 7, 1, 1}};
+    static const int64_t shapes[][5] = {{1, 64, 1, 1, 1},   {2, 64, 65, 2, 2},   {5, 72, 36, 1, 3},
+                                        {70, 80, 24, 4, 4}, {64, 104, 13, 2, 5}, {33, 128, 40, 4, 3},
+                                        {257, 88, 7, 1, 1}, {2, 24, 28, 9, 20},  {3, 32, 24, 16, 8},
+                                        {9, 40, 64, 13, 9}, {2, 96, 32, 12, 8}};
     fixture *f = *state;
     eg__window win = {{1, 1}, {1, 1}, {0, 0}, {1, 1}, 1, false};
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
@@ -224,6 +226,34 @@ static void filters_of_many_channels_agree(void **state)
             dw[t] = output(&g, filters, ROW_MAJOR);
             OK(eg__cpu_pointwise_backward_weight(x, dy, dw[t])); /* the table may leave it to oneDNN */
             assert_memory_equal(eg__f32(dw[t]), eg__f32(dw[0]), (size_t)(s[1] * s[2]) * sizeof(float));
+        }
+        eg_context_free(contexts[1]);
+        eg_context_free(contexts[2]);
+    }
+}
+
+/* Depthwise filters of many samples: rows that fill vectors, and that do not; the same bits on any number of threads.
+ */
+static void depthwise_filters_of_many_samples_agree(void **state)
+{
+    static const int64_t shapes[][4] = {
+        {37, 16, 12, 3}, {37, 16, 12, 5}, {37, 24, 6, 5}, {17, 5, 7, 7}, {16, 8, 13, 5}};
+    fixture *f = *state;
+    for (size_t i = 0; i < EG_COUNT(shapes); i++) {
+        int64_t n = shapes[i][0], c = shapes[i][1], size = shapes[i][2], kernel = shapes[i][3], p = kernel / 2;
+        eg__window win = {{kernel, kernel}, {1, 1}, {p, p}, {1, 1}, c, false};
+        eg_shape filters = EG_SHAPE(c, 1, kernel, kernel), image = EG_SHAPE(n, c, size, size);
+        eg_context *contexts[3] = {f->ctx, eg_context_new(.threads = 1), eg_context_new(.threads = 3)};
+        eg_tensor *dw[3];
+        for (int t = 0; t < 3; t++) {
+            fixture g = {contexts[t], f->rng};
+            eg_tensor *x = random_in(&g, image, NATURAL), *dy = random_in(&g, image, NATURAL);
+            dw[t] = output(&g, filters, ROW_MAJOR);
+            OK(eg__cpu_depthwise_backward_weight(&win, x, dy, dw[t]));
+            assert_memory_equal(eg__f32(dw[t]), eg__f32(dw[0]), (size_t)(c * kernel * kernel) * sizeof(float));
+            if (t == 0)
+                BOTH(&g, "conv2d_backward_weight", filters, ROW_MAJOR, 1e-4,
+                     k->conv2d_backward_weight(&win, x, dy, y, NULL));
         }
         eg_context_free(contexts[1]);
         eg_context_free(contexts[2]);
@@ -803,6 +833,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(convolutions_agree),
         TEST(filters_of_many_channels_agree),
+        TEST(depthwise_filters_of_many_samples_agree),
         TEST(a_second_call_makes_no_primitive),
         TEST(changed_weights_are_seen),
         TEST(convolution_without_elements),

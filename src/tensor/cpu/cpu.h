@@ -89,7 +89,7 @@ eg_status eg__cpu_conv_backward_weight(const eg__window *win, const eg_tensor *x
 
 /** The same for filters of 1x1 without stride and padding, where eg__pointwise_weight_fits(). */
 eg_status eg__cpu_pointwise_backward_weight(const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw);
-bool eg__pointwise_weight_fits(const eg_tensor *x);
+bool eg__pointwise_weight_fits(const eg_tensor *x, const eg_tensor *dy, bool bias);
 
 /** Dense convolutions of channels-last tensors with filters packed from row-major ones; nothing is empty. `turned`: for
  *  the gradient of the input with stride 1, which is the convolution of dy with the filters turned around. */

@@ -4,15 +4,19 @@
  * For AVX2, where oneDNN 2.6 is slow when there are many channels and few pixels a sample. The gradient is the product
  * of two tall matrices with a row a pixel, dy transposed times x. Pixels are summed in groups whose number depends on
  * the shapes alone, and the groups' sums are added in order, in double.
+ *
+ * Where there are few channels memory is the limit, so each tile asks for a share of the next block's numbers, which
+ * come while this block is worked on.
  */
 #include "tensor/cpu/tile.h"
 
-/* A tile has four rows of three vectors, or six of two: twelve sums either way, as in tile.h. */
-enum { VECTORS = 3, ROWS = 6 };
+/* A tile has four rows of three vectors, or six of two: twelve sums either way, as in tile.h. Four of two where that
+ * leaves no row over. */
+enum { VECTORS = 3, ROWS = 6, FEW_ROWS = 4, LINE = 64 };
 enum { MAX_GROUPS = 16, GROUP_PIXELS = 128, MIN_BLOCK = 32, MAX_BLOCK = 128 };
 
 #define GROUP_NUMBERS (4 << 20) /* of all groups together, at most, unless two need more */
-#define BLOCK_NUMBERS 8192      /* of x and dy that stay in the cache while all tiles pass by */
+#define BLOCK_NUMBERS 4096      /* of x and dy that stay in the cache while all tiles pass by */
 
 /* How many of the vectors that are left make up the next panel of columns: three, if no single one is left behind. */
 static int panel_vectors(int64_t left)
@@ -25,6 +29,28 @@ typedef struct pointwise {
     float *sums, *dw; /* sums: [groups][out][in] */
     int64_t in, out, pixels, groups, block;
 } pointwise;
+
+/* The next block's x and dy, and how many bytes of each a tile asks for. */
+typedef struct ahead {
+    uintptr_t at[2];
+    uintptr_t bytes[2];
+} ahead;
+
+static ahead ahead_of(const pointwise *f, int64_t end, int64_t tiles)
+{
+    ahead a = {{(uintptr_t)(f->x + end * f->in), (uintptr_t)(f->dy + end * f->out)}, {0, 0}};
+    const int64_t numbers[2] = {f->block * f->in, f->block * f->out};
+    for (int i = 0; i < 2; i++)
+        a.bytes[i] = (uintptr_t)(numbers[i] * (int64_t)sizeof(float) / tiles / LINE + 1) * LINE;
+    return a;
+}
+
+EG__INLINE void ask_for_share(ahead *a)
+{
+    for (int i = 0; i < 2; i++)
+        for (uintptr_t end = a->at[i] + a->bytes[i]; a->at[i] < end; a->at[i] += LINE)
+            __builtin_prefetch((const void *)a->at[i]);
+}
 
 /* Adds the pixels of a block to the gradients of some output channels by the columns of a panel, or if it is the
  * group's first block, sets them. */
@@ -50,15 +76,17 @@ EG__INLINE void pointwise_tile(int rows, int vectors, const pointwise *f, int64_
 }
 
 EG__INLINE void pointwise_panel(int rows, int vectors, const pointwise *f, int64_t pixels, const float *x,
-                                const float *dy, float *sums, bool first)
+                                const float *dy, float *sums, bool first, ahead *next)
 {
     float panel[MAX_BLOCK * 8 * VECTORS];
     for (int64_t i = 0; i < pixels; i++)
         for (int v = 0; v < vectors; v++)
             *(eg__v8 *)(panel + (i * vectors + v) * 8) = *(const eg__v8 *)(x + i * f->in + 8 * v);
     int64_t oc = 0;
-    for (; oc + rows <= f->out; oc += rows)
+    for (; oc + rows <= f->out; oc += rows) {
+        ask_for_share(next);
         pointwise_tile(rows, vectors, f, pixels, dy + oc, panel, sums + oc * f->in, first);
+    }
     for (; oc < f->out; oc++)
         pointwise_tile(1, vectors, f, pixels, dy + oc, panel, sums + oc * f->in, first);
 }
@@ -66,19 +94,19 @@ EG__INLINE void pointwise_panel(int rows, int vectors, const pointwise *f, int64
 EG__CLONES static void pointwise_block(const pointwise *f, int64_t begin, int64_t pixels, float *sums, bool first)
 {
     const float *x = f->x + begin * f->in, *dy = f->dy + begin * f->out;
+    bool few = f->out % ROWS != 0 && f->out % FEW_ROWS == 0;
+    int64_t panels = (f->in / 8 + VECTORS - 1) / VECTORS, tiles = panels * (f->out / (few ? FEW_ROWS : ROWS));
+    ahead next = ahead_of(f, begin + pixels, EG_MAX(1, tiles));
     for (int64_t ic = 0; ic < f->in;) {
         int vectors = panel_vectors((f->in - ic) / 8);
-        switch (vectors) {
-        case 3:
-            pointwise_panel(4, 3, f, pixels, x + ic, dy, sums + ic, first);
-            break;
-        case 2:
-            pointwise_panel(ROWS, 2, f, pixels, x + ic, dy, sums + ic, first);
-            break;
-        default:
-            pointwise_panel(ROWS, 1, f, pixels, x + ic, dy, sums + ic, first);
-            break;
-        }
+        if (vectors == 3)
+            pointwise_panel(FEW_ROWS, 3, f, pixels, x + ic, dy, sums + ic, first, &next);
+        else if (vectors == 2 && few)
+            pointwise_panel(FEW_ROWS, 2, f, pixels, x + ic, dy, sums + ic, first, &next);
+        else if (vectors == 2)
+            pointwise_panel(ROWS, 2, f, pixels, x + ic, dy, sums + ic, first, &next);
+        else
+            pointwise_panel(ROWS, 1, f, pixels, x + ic, dy, sums + ic, first, &next);
         ic += 8 * vectors;
     }
 }
@@ -109,10 +137,12 @@ static void join_range(void *arg, int64_t begin, int64_t end)
     pointwise_join(arg, begin, end);
 }
 
-/* Elsewhere oneDNN is as fast, or faster. */
-bool eg__pointwise_weight_fits(const eg_tensor *x)
+/* Elsewhere oneDNN is as fast, or faster; with a bias, whose gradient it finds on the way, on all but small images. */
+bool eg__pointwise_weight_fits(const eg_tensor *x, const eg_tensor *dy, bool bias)
 {
-    return x->shape.dims[1] % 8 == 0 && x->shape.dims[1] >= 64 && x->shape.dims[2] * x->shape.dims[3] <= 16;
+    int64_t in = x->shape.dims[1], out = dy->shape.dims[1];
+    bool small = x->shape.dims[2] * x->shape.dims[3] <= 16;
+    return in % 8 == 0 && ((in >= 64 && small) || (in >= 24 && out >= 24 && out % FEW_ROWS == 0 && !bias));
 }
 
 eg_status eg__cpu_pointwise_backward_weight(const eg_tensor *x, const eg_tensor *dy, eg_tensor *dw)

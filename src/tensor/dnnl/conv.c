@@ -224,7 +224,7 @@ static bool is_depthwise(const eg__window *win, const eg_tensor *x, const eg_ten
     return win->groups > 1 && win->groups == x->shape.dims[1] && win->groups == y->shape.dims[1];
 }
 
-/* On AVX2 without AVX-512 our own sums of filters' gradients are up to twice as fast as oneDNN 2.6's, but for most
+/* On AVX2 without AVX-512 our own sums of filters' gradients are up to twice as fast as oneDNN 2.6's, but for some
  * filters of 1x1. */
 static bool prefers_own(void)
 {
@@ -495,7 +495,8 @@ static eg_status backward_weight(const eg__window *win, const eg_tensor *x, cons
         EG_TRY(eg__cpu_conv_backward_weight(win, x, dy, dw));
         return db ? bias_gradient(dy, db) : EG_OK;
     }
-    if (own && is_pointwise(win) && eg__pointwise_weight_fits(x) && eg_shape_numel(dw->shape) <= OWN_FILTERS_MAX) {
+    if (own && is_pointwise(win) && eg__pointwise_weight_fits(x, dy, db != NULL) &&
+        eg_shape_numel(dw->shape) <= OWN_FILTERS_MAX) {
         EG_TRY(eg__cpu_pointwise_backward_weight(x, dy, dw));
         return db ? bias_gradient(dy, db) : EG_OK;
     }
