@@ -80,10 +80,11 @@ EG_API extern const eg_class eg_embedding_class;
  * out, the opposite of torch.nn.MultiheadAttention. */
 typedef struct eg_multihead_attention {
     eg_module base;
-    int64_t embed_dim, num_heads; /**< num_heads divides embed_dim */
+    int64_t embed_dim, num_heads; /**< num_heads divides embed_dim, unless head_dim is given */
     double dropout;               /**< of the weights, in training */
     bool no_bias, batch_first;
-    bool is_causal; /**< each position sees itself and those before it */
+    bool is_causal;   /**< each position sees itself and those before it */
+    int64_t head_dim; /**< features of each head; 0 = -1 = embed_dim / num_heads */
     eg_tensor *in_proj_weight, *in_proj_bias;
     eg_module *out_proj;
 } eg_multihead_attention;

@@ -53,6 +53,31 @@ typedef struct eg_merge_adapter {
 EG_API extern const eg_method eg_merge_adapter_method;
 #define eg_merge_adapter(...) eg_new_method(eg_merge_adapter, __VA_ARGS__)
 
+/* ---- channels ---- */
+
+/** prune_channels and prune_heads: eg_surgery_prune() with these options. */
+typedef struct eg_prune_channels {
+    eg_module base;
+    double ratio; /**< 0 = 0.3 */
+    int score;    /**< an eg_importance */
+    bool global;
+    int64_t round_to, min_units; /**< 0 = 1 */
+    const char *ignore;
+} eg_prune_channels;
+typedef eg_prune_channels eg_prune_heads;
+EG_API extern const eg_method eg_prune_channels_method, eg_prune_heads_method;
+#define eg_prune_channels(...) eg_new_method(eg_prune_channels, __VA_ARGS__)
+#define eg_prune_heads(...) eg_new_method(eg_prune_heads, __VA_ARGS__)
+
+/** widen: the first `ratio` of the channels of each group (or of those made at the paths) are doubled, and what reads
+ * them divides, so that the model computes the same. */
+typedef struct eg_widen {
+    eg_module base;
+    double ratio; /**< 0 = 0.5 */
+} eg_widen;
+EG_API extern const eg_method eg_widen_method;
+#define eg_widen(...) eg_new_method(eg_widen, __VA_ARGS__)
+
 /* ---- of Composer ---- */
 
 /** blur_pool: MaxPool2d becomes BlurMaxPool2d; strided Conv2d goes into a BlurConv2d. */

@@ -260,6 +260,83 @@ EG_API size_t eg_chains_size(const eg_chains *chains);
 /** Chain i in the order in which they run. NULL and EINVAL when out of range. Lent. */
 EG_API const eg_chain *eg_chains_at(const eg_chains *chains, size_t i);
 
+/* ---------------------------------------------------------------------------------------------- channels */
+
+/** What of a model can only go together: a channel of a convolution is an entry of its weight and bias, of the norm
+ *  after it, of all that is added to it, and of what reads it. Found by running the model on shapes (as DepGraph does,
+ *  Fang et al. 2023, here index by index), so through additions, concatenations, slices, reshapes, grouped and
+ * depthwise convolutions, norms, linear layers after a flatten, recurrent layers and heads of attention. */
+typedef struct eg_coupling eg_coupling;
+/** A dimension of a parameter or buffer in a group. */
+typedef struct eg_coupled_part {
+    const char *path;       /**< of the tensor; where several modules share it, the first */
+    eg_tensor *tensor;      /**< lent */
+    int dim;                /**< of the tensor */
+    bool makes, takes;      /**< these are features that its module gives, or gets and sums over */
+    size_t per_unit;        /**< indices of each unit */
+    const int64_t *indices; /**< [n_units * per_unit], of unit 0 first */
+} eg_coupled_part;
+/** Units that are alike: the channels of one layer, or of all layers that are added up. */
+typedef struct eg_coupled_group {
+    size_t n_units;
+    const char *fixed; /**< why their number cannot change (the model's output, say); NULL: it can */
+    const char *mixed; /**< why the others see that one of them goes even where it is all zeros (a norm over all of
+                            them); NULL: they do not */
+    bool heads;        /**< heads of attention */
+    const eg_coupled_part *parts;
+    size_t n_parts;
+} eg_coupled_group;
+/** The groups of a model that runs on inputs of these shapes: first those that can change. Modules and tensors are
+ * kept; it holds while the model is not changed. NULL on failure: the model's, or EINVAL for NULL. What forward
+ * functions do with sizes that stand in their code is not seen here; pruning finds it out by running the changed model.
+ */
+EG_API eg_coupling *eg_coupling_new(eg_module *model, eg_shapes inputs);
+/** Frees it. */
+EG_API void eg_coupling_free(eg_coupling *c);
+/** Number of groups. */
+EG_API size_t eg_coupling_size(const eg_coupling *c);
+/** Group i. NULL and EINVAL when out of range. Lent. */
+EG_API const eg_coupled_group *eg_coupling_at(const eg_coupling *c, size_t i);
+/** A line for each group: its size, and its parts with their dimensions; for eg_free(). */
+EG_API char *eg_coupling_text(const eg_coupling *c);
+/** How often unit `unit` of a group is to be there: 0 = it goes, 1 as now, 2 = it is doubled (Net2Wider, Chen et al.
+ *  2016: what reads it gets shares that add up to what it was, so that the model computes the same). EINVAL for fixed
+ *  groups, where the last unit would go, and for more than one of a group that is mixed. */
+EG_API eg_status eg_coupling_set(eg_coupling *c, size_t group, size_t unit, int copies);
+/** Plans what eg_coupling_set() said: modules whose tensors change are replaced by ones of the same class with other
+ *  numbers in their fields, tensors are cut (or copied), with their gradients and the states of optimizers. The
+ * coupling must be of the model as planned. EUNSUPPORTED for modules that have slots which their class does not make.
+ */
+EG_API eg_status eg_surgery_resize(eg_surgery *s, const eg_coupling *c);
+
+/** What tells units that matter from those that do not. */
+typedef enum eg_importance {
+    EG_IMPORTANCE_L2 = 0, /**< the length of all parameters of the unit */
+    EG_IMPORTANCE_L1,     /**< the sum of their magnitudes (Li et al. 2017) */
+    EG_IMPORTANCE_TAYLOR, /**< |sum of parameter times gradient|, which are there after a backward pass (Molchanov et
+                             al. 2019) */
+    EG_IMPORTANCE_RANDOM, /**< chance, for comparison */
+} eg_importance;
+/** What eg_surgery_prune() takes. */
+typedef struct eg_prune_options {
+    size_t struct_size;
+    double ratio;        /**< of the units that can go: 0 to 1 */
+    eg_importance score; /**< default: L2 */
+    bool global;        /**< all groups together; L1 and L2 are then divided by the mean of their group. Else `ratio` of
+                             each group */
+    int64_t round_to;   /**< what is left of a group is a multiple of this where the group has as many; 0 = 1 */
+    int64_t min_units;  /**< left in each group; 0 = 1 */
+    bool heads;         /**< heads of attention instead of channels */
+    const char *at;     /**< groups of which a module at these paths makes the features; NULL = all */
+    const char *ignore; /**< groups with parameters at, or below, none of these paths; NULL = none */
+} eg_prune_options;
+/** Plans that the least important units go: eg_surgery_prune(s, .ratio = 0.3). The surgery must have .inputs. Notes
+ * tell what could not be pruned and why. EINVAL also for a taylor score without gradients. */
+#define eg_surgery_prune(s, ...)                                                                                       \
+    eg_surgery_prune_with((s), &(eg_prune_options){.struct_size = sizeof(eg_prune_options), __VA_ARGS__})
+/** The same from a struct, whose struct_size must be set. */
+EG_API eg_status eg_surgery_prune_with(eg_surgery *s, const eg_prune_options *options);
+
 /* ---------------------------------------------------------------------------------------------- methods */
 
 /** What a method promises of the outputs in evaluation: the same but for rounding; near (`tolerance` says how near, of

@@ -32,7 +32,7 @@ static eg_module *make_model(void)
         ctx, EG_NAMED({"body", eg_sequential(ctx, EG_MODULES(eg_conv2d(ctx, 16, 16, 3, .padding = 1, .no_bias = true),
                                                              eg_batch_norm2d(ctx, 16), eg_relu(ctx)))}));
     eg_module *second = eg_residual_block(ctx, EG_NAMED({"body", eg_conv2d(ctx, 16, 24, 3, .padding = 1, .stride = 2)},
-                                                  {"shortcut", eg_conv2d(ctx, 16, 24, 1, .stride = 2)}));
+                                                        {"shortcut", eg_conv2d(ctx, 16, 24, 1, .stride = 2)}));
     return eg_sequential(ctx, EG_MODULES(eg_conv2d(ctx, 3, 16, 3, .padding = 1), eg_batch_norm2d(ctx, 16), eg_relu(ctx),
                                          eg_max_pool2d(ctx, 2), block, second, eg_dropout(ctx, 0), eg_identity(ctx),
                                          eg_global_avg_pool2d(ctx), eg_linear(ctx, 24, 20), eg_relu(ctx),
@@ -108,6 +108,9 @@ MAKES(swap, eg_activation_swap(c))
 MAKES(head, eg_new_head(c, .classes = 7))
 MAKES(drop, eg_drop_layers(c, .first = 6, .count = 2))
 MAKES(duplicate, eg_duplicate_layers(c, .first = 4))
+MAKES(prune, eg_prune_channels(c, .round_to = 2))
+MAKES(prune_global, eg_prune_channels(c, .ratio = 0.4, .global = true, .score = EG_IMPORTANCE_L1))
+MAKES(widen, eg_widen(c))
 MAKES(identity, eg_identity_elimination(c))
 
 static const row rows[] = {
@@ -127,6 +130,9 @@ static const row rows[] = {
     {"new_head", make_head, NULL, true},
     {"drop_layers", make_drop, NULL, true},
     {"duplicate_layers", make_duplicate, NULL, true},
+    {"prune_channels", make_prune, NULL, true},
+    {"prune_channels", make_prune_global, NULL, true},
+    {"widen", make_widen, NULL, true},
     {"identity_elimination", make_identity, NULL, false},
 };
 
@@ -195,7 +201,7 @@ static void every_method_has_a_row(void **state)
     (void)state;
     for (size_t i = 0; eg_method_at(i) != NULL; i++) {
         const char *name = eg_method_at(i)->options.name;
-        bool has = strcmp(name, "merge_adapter") == 0; /* below */
+        bool has = strcmp(name, "merge_adapter") == 0 || strcmp(name, "prune_heads") == 0; /* below */
         for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++)
             has = has || strcmp(rows[k].name, name) == 0;
         if (!has)
@@ -260,11 +266,34 @@ static void factors_are_nearest(void **state)
     eg_module_release(m);
 }
 
+/* A transformer's block: heads go, and nothing that is fixed does. */
+static void heads_go(void **state)
+{
+    (void)state;
+    eg_module *m =
+        eg_sequential(ctx, EG_MODULES(eg_multihead_attention(ctx, 12, 4, .batch_first = true), eg_linear(ctx, 12, 3)));
+    assert_made(m);
+    eg_optimizer *o = eg_adam(m);
+    eg_surgery *s = eg_surgery_new(m, .optimizers = EG_OPTIMIZERS(o), .inputs = EG_SHAPES(EG_SHAPE(2, 5, 12)));
+    assert_ok(eg_surgery_apply(s, eg_prune_heads(ctx, .ratio = 0.5), NULL));
+    assert_ok(eg_surgery_commit(s));
+    const eg_multihead_attention *a = (const eg_multihead_attention *)eg_module_find(m, "0");
+    assert_int_equal(a->num_heads, 2);
+    assert_int_equal(a->head_dim, 3);
+    assert_int_equal(eg_tensor_size(a->in_proj_weight, 0), 3 * 6);
+    assert_int_equal(eg_tensor_size(a->in_proj_weight, 1), 12);
+    assert_ok(eg_surgery_undo(s));
+    eg_surgery_free(s);
+    eg_optimizer_free(o);
+    eg_module_release(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_methods, setup, teardown),
         cmocka_unit_test_setup_teardown(every_method_has_a_row, setup, teardown),
+        cmocka_unit_test_setup_teardown(heads_go, setup, teardown),
         cmocka_unit_test_setup_teardown(adapters_merge, setup, teardown),
         cmocka_unit_test_setup_teardown(factors_are_nearest, setup, teardown),
     };

@@ -7,17 +7,24 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* What all heads have together. */
+static int64_t width(const eg_multihead_attention *a)
+{
+    return a->head_dim < 0 ? a->embed_dim : a->num_heads * a->head_dim;
+}
+
 static eg_status build(eg_module *self)
 {
     eg_multihead_attention *a = EG_CAST(self, eg_multihead_attention);
-    EG_CHECK(a->embed_dim % a->num_heads == 0, EG_EINVAL, "%" PRId64 " heads do not divide embed_dim %" PRId64,
-             a->num_heads, a->embed_dim);
-    eg_shape shape = EG_SHAPE(3 * a->embed_dim, a->embed_dim);
+    EG_CHECK(a->head_dim > 0 || a->embed_dim % a->num_heads == 0, EG_EINVAL,
+             "%" PRId64 " heads do not divide embed_dim %" PRId64, a->num_heads, a->embed_dim);
+    eg_shape shape = EG_SHAPE(3 * width(a), a->embed_dim);
     EG_TRY(EG_PARAM(a, in_proj_weight, eg_empty(self->ctx, EG_F32, shape, EG_LAYOUT_ROW_MAJOR)));
     double bound = sqrt(6 / (double)(4 * a->embed_dim)); /* Glorot and Bengio 2010 */
     EG_TRY(eg_init_uniform(a->in_proj_weight, -bound, bound));
     EG_TRY(EG_PARAM(a, in_proj_bias, a->no_bias ? eg_none : eg_zeros(self->ctx, EG_SHAPE(shape.dims[0]))));
-    EG_SLOT(a, out_proj, eg_linear(self->ctx, EG_OPEN(a, embed_dim), EG_OPEN(a, embed_dim), a->no_bias));
+    int64_t in_features = a->head_dim < 0 ? EG_OPEN(a, embed_dim) : width(a);
+    EG_SLOT(a, out_proj, eg_linear(self->ctx, in_features, EG_OPEN(a, embed_dim), a->no_bias));
     if (a->out_proj != NULL && !a->no_bias)
         EG_TRY(eg_init_constant(eg_module_tensor(a->out_proj, "bias"), 0));
     return eg_module_status(self);
@@ -26,13 +33,13 @@ static eg_status build(eg_module *self)
 /* Input i through its third of in_proj, as (N, heads, length, features). */
 static eg_tensor *heads_of(const eg_multihead_attention *a, eg_tensor *x, int i)
 {
-    int64_t from = i * a->embed_dim, to = from + a->embed_dim;
+    int64_t from = i * width(a), to = from + width(a);
     eg_tensor *weight = eg_slice(a->in_proj_weight, 0, from, to, 1);
     eg_tensor *bias = a->no_bias ? eg_none : eg_slice(a->in_proj_bias, 0, from, to, 1);
     eg_tensor *y = eg_f_linear(x, weight, bias);
     if (y == NULL)
         return NULL;
-    y = eg_reshape(y, EG_SHAPE(eg_tensor_size(y, 0), eg_tensor_size(y, 1), a->num_heads, a->embed_dim / a->num_heads));
+    y = eg_reshape(y, EG_SHAPE(eg_tensor_size(y, 0), eg_tensor_size(y, 1), a->num_heads, width(a) / a->num_heads));
     return eg_permute(y, a->batch_first ? EG_SHAPE(0, 2, 1, 3) : EG_SHAPE(1, 2, 0, 3));
 }
 
@@ -65,6 +72,8 @@ EG_NAMED_CLASS(eg_multihead_attention, "MultiheadAttention", .build = build, .fo
                .fields = EG_FIELDS(
                    EG_INT(eg_multihead_attention, embed_dim, .min = 1, .max = EG__MAX_CHANNELS, .help = "features"),
                    EG_INT(eg_multihead_attention, num_heads, .min = 1, .max = EG__MAX_CHANNELS, .help = "heads"),
+                   EG_INT(eg_multihead_attention, head_dim, .min = -1, .max = EG__MAX_CHANNELS, .def = -1,
+                          .help = "features of a head; -1 = embed_dim / num_heads"),
                    EG_FLOAT(eg_multihead_attention, dropout, .max = 1,
                             .help = "probability of a weight's being dropped"),
                    EG_BOOL(eg_multihead_attention, no_bias, .help = "leave the biases out"),
