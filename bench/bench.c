@@ -195,7 +195,8 @@ static const struct family {
     const char *name;
     eg_status (*run)(bench *b);
 } families[] = {{"train", bench_train}, {"infer", bench_infer},         {"darts", bench_darts},
-                {"spos", bench_spos},   {"optimizer", bench_optimizer}, {"curve", bench_curve}};
+                {"spos", bench_spos},   {"optimizer", bench_optimizer}, {"surgery", bench_surgery},
+                {"curve", bench_curve}};
 
 int main(int argc, char **argv)
 {

@@ -67,6 +67,7 @@ eg_status bench_infer(bench *b);
 eg_status bench_darts(bench *b);
 eg_status bench_spos(bench *b);
 eg_status bench_optimizer(bench *b);
+eg_status bench_surgery(bench *b);
 eg_status bench_curve(bench *b);
 
 #endif

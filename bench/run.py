@@ -77,6 +77,12 @@ CASES = {
     "sgd": Case("optimizer", "kind=sgd", [Peer("default", "foreach=0", 3), Peer("foreach", "foreach=1", 3)], steps=100),
     "adam": Case("optimizer", "kind=adam", [Peer("default", "foreach=0", 4), Peer("foreach", "foreach=1", 4)],
                  steps=100),
+    # a hundred thousand modules, half of the leaves replaced; undo beside what the peers' replacing takes
+    "surgery": Case("surgery", "kind=commit", [Peer("recursive", "form=recursive", 9), Peer("list", "form=list", 45)],
+                    threads=1, steps=10),
+    "surgery_undo": Case("surgery", "kind=undo", [Peer("recursive", "form=recursive", 13)], threads=1, steps=10),
+    "surgery_1m": Case("surgery", "kind=commit containers=10000", [Peer("recursive", "form=recursive steps=2", 9)],
+                       threads=1, steps=5, rounds=1, usual=False),
     "startup": Case("startup", "", [Peer("import torch")], threads=1, steps=10),
 }
 

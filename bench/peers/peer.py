@@ -55,8 +55,10 @@ def main():
     from darts import darts
     from optimizer import optimizer
     from spos import spos
+    from surgery import surgery
     from train import infer, train
-    families = {"train": train, "infer": infer, "darts": darts, "spos": spos, "optimizer": optimizer, "curve": curve}
+    families = {"train": train, "infer": infer, "darts": darts, "spos": spos, "optimizer": optimizer, "curve": curve,
+                "surgery": surgery}
     arguments = Arguments(argument.split("=", 1) for argument in sys.argv[2:])
     torch.set_num_threads(arguments.number("threads", 1))
     torch.manual_seed(1)
