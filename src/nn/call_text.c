@@ -84,11 +84,11 @@ static eg_status add_argument(json_t *object, span argument, const char *text)
     json_t *json = key != NULL ? value_of(value) : NULL;
     eg_status status = EG_OK;
     if (json == NULL)
-        status = eg_fail(EG_EINVAL, "'%s': a value is no UTF-8, or memory is short", text);
+        status = eg_fail(EG_ENOMEM, "out of memory");
     else if (json_object_get(object, key) != NULL)
         status = eg_fail(EG_EINVAL, "'%s': '%s' is given twice", text, key);
     else if (json_object_set(object, key, json) != 0)
-        status = eg_fail(EG_ENOMEM, "out of memory, or '%s' is no UTF-8", text);
+        status = eg_fail(EG_ENOMEM, "out of memory");
     json_decref(json);
     eg_free(key);
     return status;
@@ -105,9 +105,13 @@ json_t *eg__call_json(const char *text)
         fail_text(text, closed ? "there is no name" : "its last bracket is not closed");
         return NULL;
     }
+    if (!eg__is_utf8(text)) {
+        eg_fail(EG_EINVAL, "'%s' is no UTF-8", text);
+        return NULL;
+    }
     json_t *object = json_pack("{s:s%}", "class", name.start, name.end - name.start);
     if (object == NULL)
-        eg_fail(EG_EINVAL, "'%s' is no UTF-8, or memory is short", text);
+        eg_fail(EG_ENOMEM, "out of memory");
     span rest = open != NULL ? trim((span){open + 1, all.end - 1}) : (span){NULL, NULL};
     while (object != NULL && rest.start < rest.end) {
         if (add_argument(object, take_argument(&rest), text) == EG_OK)

@@ -17,7 +17,7 @@ engraft retrain --run runs/search --epochs 1 --subset 640 --out runs/found 2> /d
 ran=0
 for program in "$work"/*.c; do
     grep -q 'int main' "$program" || continue
-    "$cc" -std=c11 -O2 -Wall -Wextra -Werror -I"$source/include" "$program" "$build/libengraft.a" -ldnnl -ljansson -lmd -lprotobuf-c -lz -fopenmp -lpthread -lm -o "$work/program"
+    "$cc" -std=c11 -O2 -Wall -Wextra -Werror -I"$source/include" "$program" "$build/libengraft.a" -ldnnl -ljansson -lmd -llapacke -lprotobuf-c -lz -fopenmp -lpthread -lm -o "$work/program"
     (cd "$work" && ./program) || { echo "README program $program failed"; exit 1; }
     ran=$((ran + 1))
 done

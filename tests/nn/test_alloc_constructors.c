@@ -395,6 +395,8 @@ static eg_status json(void *payload)
     "\"b\": {\"ref\": \"l\"}, \"c\": null, \"d\": {\"class\": \"Conv2d\", \"in_channels\": 1, \"out_channels\": 1, "   \
     "\"kernel_size\": [3, 1]}}}"
 MAKES(from_json, eg_module, eg_module_from_json(ctx, JSON_MODEL), eg_module_release)
+MAKES(from_text, eg_module, eg_module_from_text(ctx, "Conv2d(in_channels=2, out_channels=3, kernel_size=(3, 1))"),
+      eg_module_release)
 
 static eg_status files_of_json(void *payload)
 {
@@ -775,6 +777,7 @@ static const alloc_row rows[] = {
     {"eg_module_text", text, false},
     {"eg_module_json eg_module_json_expanded", json, false},
     {"eg_module_from_json", from_json, true},
+    {"eg_module_from_text", from_text, true},
     {"eg_module_save_json eg_module_load_json", files_of_json, true},
     {"eg_context_register_class", register_class, false},
     {"eg_module_print", print, false},
