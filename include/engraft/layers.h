@@ -478,6 +478,21 @@ typedef struct eg_ghost_batch_norm2d {
 EG_API extern const eg_class eg_ghost_batch_norm2d_class;
 #define eg_ghost_batch_norm2d(...) eg_new(eg_ghost_batch_norm2d, __VA_ARGS__)
 
+/** A Conv2d that uses its weight with mean 0 and variance 1 for each output (Qiao et al. 2019). */
+typedef eg_conv2d eg_weight_standardized_conv2d;
+EG_API extern const eg_class eg_weight_standardized_conv2d_class;
+#define eg_weight_standardized_conv2d(...) eg_new(eg_weight_standardized_conv2d, __VA_ARGS__)
+
+/** act(gate(x)) * linear(x) (Shazeer 2020): eg_gated_linear_unit(ctx, EG_NAMED({"linear", l}, {"gate", g}, {"act",
+ * a})); without a third module the sigmoid. */
+typedef struct eg_gated_linear_unit {
+    eg_module base;
+    const eg_named_module *named; /**< the list is read while it is built and NULL after */
+    size_t n_named;
+} eg_gated_linear_unit;
+EG_API extern const eg_class eg_gated_linear_unit_class;
+#define eg_gated_linear_unit(...) eg_new(eg_gated_linear_unit, __VA_ARGS__)
+
 #ifdef __cplusplus
 }
 #endif

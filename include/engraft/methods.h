@@ -122,6 +122,23 @@ typedef struct eg_stochastic_depth {
 EG_API extern const eg_method eg_stochastic_depth_method;
 #define eg_stochastic_depth(...) eg_new_method(eg_stochastic_depth, __VA_ARGS__)
 
+/** weight_standardization: Conv2d becomes WeightStandardizedConv2d, but for those that run last. Needs .inputs. */
+typedef struct eg_weight_standardization {
+    eg_module base;
+    int64_t n_last_layers_ignore;
+} eg_weight_standardization;
+EG_API extern const eg_method eg_weight_standardization_method;
+#define eg_weight_standardization(...) eg_new_method(eg_weight_standardization, __VA_ARGS__)
+
+/** gated_linear_unit: of Linear, activation, Linear that run one after the other, the first becomes a GatedLinearUnit
+ * with the activation, whose place an identity takes. Needs .inputs. */
+typedef struct eg_gated_linear {
+    eg_module base;
+    bool gate_bias;
+} eg_gated_linear;
+EG_API extern const eg_method eg_gated_linear_method;
+#define eg_gated_linear(...) eg_new_method(eg_gated_linear, __VA_ARGS__)
+
 /** layer_freezing: the first `depth` of the layers with parameters (never the last) are trained no longer; with paths,
  *  those at the paths. */
 typedef struct eg_layer_freezing {

@@ -66,6 +66,8 @@ static const eg_class *const built_in[] = {
     &eg_squeeze_excite2d_class,
     &eg_squeeze_excite_conv2d_class,
     &eg_ghost_batch_norm2d_class,
+    &eg_weight_standardized_conv2d_class,
+    &eg_gated_linear_unit_class,
 };
 
 static void destroy(eg_context *ctx, void *state)

@@ -13,7 +13,6 @@ typedef struct run {
     eg_module *module;
     char *path;
     size_t first_op, n_ops;
-    size_t cls;      /* which of the classes it is of */
     bool is_chained; /* it is part of a chain already */
 } run;
 
@@ -33,12 +32,13 @@ typedef struct finder {
 
 /* ---- runs ---- */
 
-static size_t class_number(const finder *f, const eg_module *m)
+static bool is_wanted(const finder *f, const eg_module *m)
 {
-    size_t i = 0;
-    while (i < f->classes.n && !eg_is_a(m, f->classes.items[i]))
-        i++;
-    return i;
+    for (size_t i = 0; i < f->classes.n; i++) {
+        if (eg_is_a(m, f->classes.items[i]))
+            return true;
+    }
+    return false;
 }
 
 /* The innermost module on the path whose class is looked for; its path is cut there. NULL when there is none. */
@@ -47,7 +47,7 @@ static eg_module *find_module(const finder *f, char *path)
     for (size_t len = strlen(path); len > 0;) {
         path[len] = '\0';
         eg_module *m = eg__module_below(f->model, path);
-        if (m == NULL || class_number(f, m) < f->classes.n)
+        if (m == NULL || is_wanted(f, m))
             return m;
         const char *dot = strrchr(path, '.');
         len = dot != NULL ? (size_t)(dot - path) : 0;
@@ -68,8 +68,7 @@ static eg_status add_run(finder *f, size_t op)
     } else if (m != NULL) {
         status = eg__grow(&f->runs, &f->capacity, f->n_runs + 1, sizeof(*f->runs));
         if (status == EG_OK) {
-            f->runs[f->n_runs++] =
-                (run){.module = m, .path = path, .first_op = op, .n_ops = 1, .cls = class_number(f, m)};
+            f->runs[f->n_runs++] = (run){.module = m, .path = path, .first_op = op, .n_ops = 1};
             return EG_OK;
         }
     }
@@ -120,7 +119,7 @@ static users find_users(const finder *f, const run *r, size_t wanted)
         if (!takes(eg_trace_at(f->trace, i), from->output, from->n_outputs))
             continue;
         run *user = run_of(f, i);
-        if (user != NULL && user->cls == wanted && u.next == NULL)
+        if (user != NULL && u.next == NULL && eg_is_a(user->module, f->classes.items[wanted]))
             u.next = user;
         else if (user == NULL || user != u.next)
             u.others++;
@@ -217,7 +216,7 @@ static eg_status find_chains(finder *f)
     size_t *others = eg__calloc(f->classes.n, sizeof(*others));
     eg_status status = steps != NULL && others != NULL ? EG_OK : EG_ENOMEM;
     for (size_t i = 0; i < f->n_runs && status == EG_OK; i++) {
-        if (f->runs[i].cls == 0)
+        if (eg_is_a(f->runs[i].module, f->classes.items[0]))
             status = follow(f, &f->runs[i], steps, others);
     }
     free(steps);

@@ -30,7 +30,7 @@ static const char *const rows[] = {
     "{'class': 'LeakyReLU', 'negative_slope': {'value_choice': [0, 0.01], 'key': 'slope'}}",
     "{'class': 'Embedding', 'num_embeddings': 5, 'embedding_dim': 3, 'padding_idx': -1}",
     "{'class': 'MultiheadAttention', 'embed_dim': 6, 'num_heads': 2, 'dropout': 0.25, 'no_bias': true,"
-    " 'batch_first': true, 'is_causal': true}",
+    " 'batch_first': true, 'is_causal': true, 'head_dim': 4}",
     "{'class': 'LSTM', 'input_size': 3, 'hidden_size': 4, 'num_layers': 2, 'no_bias': true, 'batch_first': true,"
     " 'dropout': 0.1, 'bidirectional': true}",
     "{'class': 'GRU', 'input_size': 3, 'hidden_size': 4, 'num_layers': 2, 'no_bias': true, 'batch_first': true,"
@@ -61,6 +61,8 @@ static const char *const rows[] = {
     "{'class': 'SqueezeExciteConv2d', 'named': {'conv': {'class': 'ReLU'}}}",
     "{'class': 'GhostBatchNorm2d', 'named': {'norm': {'class': 'BatchNorm2d', 'num_features': 3}}, "
     "'ghost_batch_size': 4}",
+    "{'class': 'WeightStandardizedConv2d', 'in_channels': 2, 'out_channels': 4, 'kernel_size': 3, 'no_bias': true}",
+    "{'class': 'GatedLinearUnit', 'named': {'linear': {'class': 'ReLU'}, 'gate': {'class': 'Tanh'}}}",
     "{'class': 'ReLU'}",
     "{'class': 'ReLU6'}",
     "{'class': 'Sigmoid'}",

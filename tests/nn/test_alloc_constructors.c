@@ -257,6 +257,10 @@ LAYER(squeeze_excite_conv2d, eg_squeeze_excite_conv2d(ctx, EG_NAMED({"conv", eg_
 LAYER(ghost_batch_norm2d,
       eg_ghost_batch_norm2d(ctx, EG_NAMED({"norm", eg_batch_norm2d(ctx, 2)}), .ghost_batch_size = 1))
 
+LAYER(weight_standardized_conv2d, eg_weight_standardized_conv2d(ctx, 2, 4, 3))
+LAYER(gated_linear_unit, eg_gated_linear_unit(ctx, EG_NAMED({"linear", eg_linear(ctx, 4, 3)},
+                                                            {"gate", eg_linear(ctx, 4, 3)}, {"act", eg_relu(ctx)})))
+
 static eg_status conv1d(void *payload)
 {
     eg_context *ctx = ((world *)payload)->base.ctx;
@@ -768,6 +772,8 @@ static const alloc_row rows[] = {
     {"eg_squeeze_excite2d_class", squeeze_excite2d, false},
     {"eg_squeeze_excite_conv2d_class", squeeze_excite_conv2d, false},
     {"eg_ghost_batch_norm2d_class", ghost_batch_norm2d, false},
+    {"eg_weight_standardized_conv2d_class", weight_standardized_conv2d, false},
+    {"eg_gated_linear_unit_class", gated_linear_unit, false},
     {"eg_sequential_class eg_module_new eg_module_call", sequential, false},
     {"eg_sequential_class (named)", named, false},
     {"eg_module_list_class eg_append", module_list, false},

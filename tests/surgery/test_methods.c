@@ -108,6 +108,8 @@ MAKES(swap, eg_activation_swap(c))
 MAKES(head, eg_new_head(c, .classes = 7))
 MAKES(drop, eg_drop_layers(c, .first = 6, .count = 2))
 MAKES(duplicate, eg_duplicate_layers(c, .first = 4))
+MAKES(standardize, eg_weight_standardization(c, .n_last_layers_ignore = 1))
+MAKES(gate, eg_gated_linear(c))
 MAKES(prune, eg_prune_channels(c, .round_to = 2))
 MAKES(prune_global, eg_prune_channels(c, .ratio = 0.4, .global = true, .score = EG_IMPORTANCE_L1))
 MAKES(widen, eg_widen(c))
@@ -130,6 +132,8 @@ static const row rows[] = {
     {"new_head", make_head, NULL, true},
     {"drop_layers", make_drop, NULL, true},
     {"duplicate_layers", make_duplicate, NULL, true},
+    {"weight_standardization", make_standardize, NULL, true}, /* another is the last then */
+    {"gated_linear_unit", make_gate, NULL, false},
     {"prune_channels", make_prune, NULL, true},
     {"prune_channels", make_prune_global, NULL, true},
     {"widen", make_widen, NULL, true},

@@ -9,6 +9,8 @@ const eg_method *const eg__methods[] = {
     &eg_squeeze_excite_method,
     &eg_ghost_norm_method,
     &eg_stochastic_depth_method,
+    &eg_weight_standardization_method,
+    &eg_gated_linear_method,
     &eg_factorize_method,
     &eg_low_rank_method,
     &eg_merge_adapter_method,

@@ -1,0 +1,72 @@
+/*
+ * Feed-forward layers with a gate (Shazeer 2020): the first of Linear, activation, Linear gets one.
+ */
+#include "engraft/methods.h"
+#include "surgery/internal.h"
+
+static eg_module *make_gated(const eg_gated_linear *o, eg_module *linear, eg_module *act)
+{
+    const eg_linear *l = (const eg_linear *)linear;
+    eg_module *gate = eg_linear(linear->ctx, l->in_features, l->out_features, .no_bias = !o->gate_bias);
+    if (gate == NULL)
+        return NULL;
+    return eg_gated_linear_unit(
+        linear->ctx, EG_NAMED({"linear", eg_module_retain(linear)}, {"gate", gate}, {"act", eg_module_retain(act)}));
+}
+
+static eg_status gate_chain(eg_surgery *s, const eg_gated_linear *o, const eg_chain *chain)
+{
+    eg_module *gated = make_gated(o, chain->modules[0], chain->modules[1]);
+    EG_TRY(gated != NULL ? eg_surgery_put(s, chain->modules[0], gated, "gated_linear_unit") : eg_error_last()->code);
+    eg_module *rest = eg_identity(s->ctx);
+    return rest != NULL ? eg_surgery_put(s, chain->modules[1], rest, "gated_linear_unit") : eg_error_last()->code;
+}
+
+typedef struct search {
+    eg_shapes inputs;
+    const eg_class *act;
+    eg_chains *chains;
+} search;
+
+static eg_status find_chains(void *payload, eg_module *root)
+{
+    search *at = payload;
+    at->chains = eg_chains_find(root, at->inputs, EG_CLASSES(&eg_linear_class, at->act, &eg_linear_class));
+    return at->chains != NULL ? EG_OK : eg_error_last()->code;
+}
+
+/* The chains by one class of activations. */
+static eg_status gate_all(eg_surgery *s, const eg_gated_linear *o, const eg_class *act, const char *at, size_t *n)
+{
+    search found = {.inputs = {s->inputs, s->n_inputs}, .act = act};
+    eg_status status = eg_surgery_look(s, find_chains, &found);
+    for (size_t i = 0; i < eg_chains_size(found.chains) && status == EG_OK; i++) {
+        const eg_chain *chain = eg_chains_at(found.chains, i);
+        bool plain = chain->modules[0]->cls == &eg_linear_class && chain->modules[0]->open == NULL;
+        if (!plain || !eg__path_matches(at, chain->paths[0]))
+            continue;
+        status = chain->refused != NULL
+                     ? eg_surgery_note(s, "gated_linear_unit leaves '%s': %s", chain->paths[0], chain->refused)
+                     : gate_chain(s, o, chain);
+        *n += chain->refused == NULL;
+    }
+    eg_chains_free(found.chains);
+    return status;
+}
+
+static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
+{
+    static const eg_class *const activations[] = {&eg_relu_class, &eg_gelu_class, &eg_silu_class, &eg_tanh_class,
+                                                  &eg_sigmoid_class};
+    EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
+    size_t n = 0;
+    for (size_t i = 0; i < EG_COUNT(activations); i++)
+        EG_TRY(gate_all(s, (const eg_gated_linear *)options, activations[i], at, &n));
+    return n > 0 ? EG_OK : eg_surgery_note(s, "gated_linear_unit found no Linear, activation, Linear");
+}
+
+EG_METHOD(eg_gated_linear, "gated_linear_unit",
+          EG_FIELDS(EG_BOOL(eg_gated_linear, gate_bias, .help = "gates have a bias")),
+          .help = "the first of Linear, activation, Linear gets a gate, which takes the activation",
+          .source = "Shazeer 2020; better at the same time in BERT (Composer, no figure)",
+          .promise = EG_PROMISE_TRAINED, .plan = plan);
