@@ -167,13 +167,18 @@ static eg_status adopt_lists(eg_module *m)
     return m->status;
 }
 
+/* A scope of its own: the parameters that build makes are held by their slots alone. */
 static eg_status build(eg_module *m)
 {
-    for (const eg_class *c = m->cls; c != NULL; c = super_of(c)) {
-        if (c->build != NULL)
-            return c->build(m);
-    }
-    return EG_OK;
+    const eg_class *c = m->cls;
+    while (c != NULL && c->build == NULL)
+        c = super_of(c);
+    if (c == NULL)
+        return EG_OK;
+    size_t mark = eg__scope_enter(m->ctx);
+    eg_status status = mark != SIZE_MAX ? c->build(m) : EG_ENOMEM;
+    eg__scope_leave(m->ctx, mark, NULL);
+    return status;
 }
 
 /* Frees a module that has no slots any more. One that was not built yet may still hold the caller's pointers: its class
@@ -226,11 +231,7 @@ eg_module *eg_module_new(const eg_class *cls, size_t size, const void *prototype
         release_lists(cls, size, prototype);
         return NULL;
     }
-    /* A scope of its own: the parameters that build makes are held by their slots alone. */
-    size_t mark = eg__scope_enter(m->ctx);
     eg_status status = eg__fields_init(m);
-    if (mark == SIZE_MAX)
-        status = EG_ENOMEM;
     if (status != EG_OK)
         release_lists(cls, size, prototype);
     else
@@ -240,7 +241,6 @@ eg_module *eg_module_new(const eg_class *cls, size_t size, const void *prototype
         status = build(m);
     if (status == EG_OK)
         status = m->status;
-    eg__scope_leave(m->ctx, mark, NULL);
     if (status == EG_OK)
         return m;
     destroy(m, built);
