@@ -267,7 +267,8 @@ static eg_status attempt(pruning *p, size_t *step, bool *follows)
     p->n = 0;
     *follows = true;
     EG_TRY(list_candidates(p));
-    EG_CHECK(p->any, EG_ENOENT, "the model has no %s at these paths", p->o->heads ? "heads of attention" : "channels");
+    if (!p->any)
+        return eg_surgery_note(p->s, "pruning found no %s to take out", p->o->heads ? "heads of attention" : "channels");
     EG_TRY(choose(p));
     EG_TRY(mark(p, &n_gone));
     if (n_gone == 0)
