@@ -66,6 +66,8 @@ static eg_status open_surgery(work *w, const surgery_args *a)
     EG_TRY(open_work(w, a));
     EG_CHECK(a->rules.n > 0 || a->words[1], EG_EINVAL,
              "nothing is to be done: give --method, --replace or --recipe ('engraft surgery methods' lists methods)");
+    EG_CHECK(a->rules.n == 0 || !a->words[1], EG_EINVAL,
+             "two models are compared as they are: --method, --replace and --recipe go with one");
     if (a->words[1])
         return EG_OK;
     bool runs = w->first.input.ndim > 0;
@@ -138,17 +140,12 @@ static const command ls = {
     .words_offset = offsetof(surgery_args, words),
 };
 
-typedef struct tally {
-    json_t *counts;
-    const char *pattern;
-} tally;
-
 static eg_status count_module(void *payload, const char *path, eg_module *m)
 {
-    const tally *t = payload;
+    json_t *counts = payload;
     (void)path;
-    const json_t *had = json_object_get(t->counts, m->cls->name);
-    json_object_set_new(t->counts, m->cls->name, json_integer(json_integer_value(had) + 1));
+    const json_t *had = json_object_get(counts, m->cls->name);
+    json_object_set_new(counts, m->cls->name, json_integer(json_integer_value(had) + 1));
     return EG_OK;
 }
 
@@ -166,15 +163,15 @@ static int count_part(const command *self, work *w, const surgery_args *a)
             printf("%lld\n", (long long)n);
         return n > 0 ? EXIT_OK : EXIT_NOTHING;
     }
-    tally t = {json_object(), NULL};
-    if (eg_module_walk(w->first.model, count_module, &t) != EG_OK) {
-        json_decref(t.counts);
+    json_t *counts = json_object();
+    if (eg_module_walk(w->first.model, count_module, counts) != EG_OK) {
+        json_decref(counts);
         return report_failure(self->name);
     }
     if (a->json)
-        return print_json(t.counts);
-    print_scalars(t.counts);
-    json_decref(t.counts);
+        return print_json(counts);
+    print_scalars(counts);
+    json_decref(counts);
     return EXIT_OK;
 }
 
@@ -284,35 +281,13 @@ static int run_cost(const command *self, void *args, bool *given)
     return run_with(self, args, open_cost, cost_part);
 }
 
-/* The least that any method of the rules promises. */
-static eg_promise promised(const rule_list *rules)
-{
-    eg_promise least = EG_PROMISE_EXACT;
-    for (size_t i = 0; i < rules->n; i++) {
-        char name[128];
-        const char *call = rules->items[i].value;
-        if (strcmp(rules->items[i].option, "at") == 0)
-            continue;
-        snprintf(name, sizeof(name), "%.*s", (int)strcspn(call, "("), call);
-        bool known = false;
-        for (size_t k = 0; eg_method_at(k); k++) {
-            if (strcmp(eg_method_at(k)->options.name, name) != 0)
-                continue;
-            known = true;
-            least = eg_method_at(k)->promise > least ? eg_method_at(k)->promise : least;
-        }
-        least = known ? least : EG_PROMISE_TRAINED;
-    }
-    return least;
-}
-
 static int verify_part(const command *self, work *w, const surgery_args *a)
 {
     if (check_runs(&w->first) != EG_OK)
         return report_failure(self->name);
     if (w->s && !has_plan(w))
         return EXIT_NOTHING;
-    eg_promise promise = a->words[1] ? EG_PROMISE_EXACT : promised(&a->rules);
+    eg_promise promise = a->words[1] ? EG_PROMISE_EXACT : promise_of_rules(&a->rules);
     if (a->tolerance > 0)
         promise = EG_PROMISE_CLOSE;
     eg_guard_options options = {

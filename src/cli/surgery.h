@@ -29,6 +29,8 @@ eg_status save_named_model(eg_module *model, const char *directory);
 
 /** Plans what the rules say, in order. */
 eg_status plan_rules(eg_surgery *s, eg_context *ctx, const rule_list *rules, bool any_model);
+/** The least that any of the rules promises of the outputs; a module that is put in by itself promises nothing. */
+eg_promise promise_of_rules(const rule_list *rules);
 
 /** A table of the modules of a model. */
 int list_model(const command *self, const named_model *named, bool tree, bool json);

@@ -22,7 +22,6 @@ typedef struct listing {
     size_t n, capacity;
     uint64_t macs;
     int64_t parameters;
-    bool failed;
 } listing;
 
 static eg_status add_line(void *payload, const char *path, eg_module *m)

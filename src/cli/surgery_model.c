@@ -170,6 +170,17 @@ eg_status save_named_model(eg_module *model, const char *directory)
 
 /* ---- rules ---- */
 
+/* The method that a call names ("factorize(rank=0.25)", spaces as eg_method_from_text() allows them), or NULL. */
+static const eg_method *method_called(const char *call)
+{
+    call += strspn(call, " \t\n");
+    size_t len = strcspn(call, "( \t\n");
+    for (size_t i = 0; eg_method_at(i); i++)
+        if (strlen(eg_method_at(i)->options.name) == len && strncmp(eg_method_at(i)->options.name, call, len) == 0)
+            return eg_method_at(i);
+    return NULL;
+}
+
 /* What stands after '=' in --replace. */
 typedef struct replacement {
     const char *call;
@@ -185,7 +196,7 @@ static eg_module *make_again(void *payload, eg_module *module, size_t index)
 /* "BatchNorm2d=ghost_batch_norm(ghost_batch_size=16)", "ReLU=SiLU". */
 static eg_status plan_replace(eg_surgery *s, eg_context *ctx, const char *rule, const char *at)
 {
-    char cls_name[128], method_name[128];
+    char cls_name[128];
     const char *equals = strchr(rule, '=');
     EG_CHECK(equals && equals > rule && equals[1], EG_EINVAL,
              "option '--replace' takes CLASS=METHOD(..) or CLASS=CLASS(..), not '%s'", rule);
@@ -194,10 +205,7 @@ static eg_status plan_replace(eg_surgery *s, eg_context *ctx, const char *rule, 
     if (!cls)
         return eg_error_last()->code;
     const char *call = equals + 1;
-    snprintf(method_name, sizeof(method_name), "%.*s", (int)strcspn(call, "("), call);
-    for (size_t i = 0; eg_method_at(i); i++) {
-        if (strcmp(eg_method_at(i)->options.name, method_name) != 0)
-            continue;
+    if (method_called(call)) {
         eg_module *options = eg_method_from_text(ctx, call);
         return options ? eg_surgery_apply_to(s, options, cls, at) : eg_error_last()->code;
     }
@@ -228,4 +236,49 @@ eg_status plan_rules(eg_surgery *s, eg_context *ctx, const rule_list *rules, boo
         i += at != NULL;
     }
     return EG_OK;
+}
+
+/* ---- what they promise ---- */
+
+static eg_promise promise_of_call(const char *call)
+{
+    const eg_method *method = call ? method_called(call) : NULL;
+    return method ? method->promise : EG_PROMISE_TRAINED;
+}
+
+static eg_promise lesser(eg_promise a, eg_promise b)
+{
+    return a > b ? a : b;
+}
+
+/* What is trained later is no matter of the outputs. */
+static eg_promise promise_of_recipe(const char *path)
+{
+    eg_promise least = EG_PROMISE_EXACT;
+    size_t i;
+    json_t *step, *recipe = json_load_file(path, 0, NULL);
+    if (!recipe)
+        return EG_PROMISE_TRAINED;
+    json_array_foreach(json_object_get(recipe, "steps"), i, step)
+    {
+        if (!json_object_get(step, "train"))
+            least = lesser(least, promise_of_call(json_string_value(json_object_get(step, "method"))));
+    }
+    json_decref(recipe);
+    return least;
+}
+
+eg_promise promise_of_rules(const rule_list *rules)
+{
+    eg_promise least = EG_PROMISE_EXACT;
+    for (size_t i = 0; i < rules->n; i++) {
+        const struct rule *rule = &rules->items[i];
+        if (strcmp(rule->option, "recipe") == 0)
+            least = lesser(least, promise_of_recipe(rule->value));
+        else if (strcmp(rule->option, "method") == 0)
+            least = lesser(least, promise_of_call(rule->value));
+        else if (strcmp(rule->option, "replace") == 0)
+            least = lesser(least, promise_of_call(strchr(rule->value, '=') + 1)); /* planned, so it has one */
+    }
+    return least;
 }

@@ -140,6 +140,42 @@ static void test_cost_and_verify(void **state)
     engraft_fails("surgery cost @", 1, "give --input");
 }
 
+/* What each form of a rule is held to: a promise of 'trained' would let all outputs pass. */
+static void test_verify_holds_to_the_promise(void **state)
+{
+    (void)state;
+    write_model();
+    outcome o = engraft("surgery apply @ --method fold_batch_norm --input 3,8,8 --out @/folded");
+    expect_status("apply", &o, 0);
+    outcome_free(o);
+    o = engraft("surgery apply @ --replace ReLU=SiLU --input 3,8,8 --out @/smooth");
+    expect_status("apply", &o, 0);
+    outcome_free(o);
+    static const struct {
+        const char *rule, *promise;
+    } rows[] = {
+        {"--method fold_batch_norm", "exact"},
+        {"--method factorize(rank=1,min_channels=2)", "trained"},
+        {"--replace BatchNorm2d=ghost_batch_norm(ghost_batch_size=2)", "exact"},
+        {"--replace ReLU=SiLU", "trained"},
+        {"--replace BatchNorm2d=ghost_batch_norm(ghost_batch_size=2) --replace ReLU=SiLU", "trained"},
+        {"--recipe @/folded/surgery.json", "exact"},
+        {"--recipe @/smooth/surgery.json", "trained"},
+        {"--recipe @/folded/surgery.json --replace ReLU=SiLU", "trained"},
+        {"--replace ReLU=SiLU --tolerance 100", "close"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char line[512];
+        snprintf(line, sizeof(line), "surgery verify @ %s --input 3,8,8 --json", rows[i].rule);
+        json_t *json = engraft_json(line);
+        if (strcmp(text_of(json, "promise"), rows[i].promise) != 0)
+            fail_msg("%s: held to '%s', expected '%s'", line, text_of(json, "promise"), rows[i].promise);
+        json_decref(json);
+    }
+    engraft_fails("surgery verify @ @/folded --method fold_batch_norm --input 3,8,8", 1, "go with one");
+    engraft_fails("surgery diff @ @/folded --method fold_batch_norm", 1, "go with one");
+}
+
 static void test_methods(void **state)
 {
     (void)state;
@@ -163,6 +199,7 @@ int main(void)
         cmocka_unit_test(test_plan),
         cmocka_unit_test(test_apply_and_undo),
         cmocka_unit_test(test_cost_and_verify),
+        cmocka_unit_test(test_verify_holds_to_the_promise),
         cmocka_unit_test(test_methods),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
