@@ -283,6 +283,7 @@ typedef struct eg_coupled_group {
     const char *mixed; /**< why the others see that one of them goes even where it is all zeros (a norm over all of
                             them); NULL: they do not */
     bool heads;        /**< heads of attention */
+    bool single;       /**< they cannot be there more than once: what hangs together crosses the borders of groups */
     const eg_coupled_part *parts;
     size_t n_parts;
 } eg_coupled_group;

@@ -27,6 +27,9 @@ eg_status eg_coupling_set(eg_coupling *c, size_t group, size_t unit, int copies)
     EG_CHECK(copies >= 0 && copies <= 65536, EG_EINVAL, "%d copies of a unit, expected 0 to 65536", copies);
     EG_CHECK(copies < 2 || g->mixed == NULL, EG_EINVAL, "group %zu (%s) cannot have more units: %s", group,
              g->parts[0].path, g->mixed);
+    EG_CHECK(copies < 2 || !g->single, EG_EINVAL,
+             "group %zu (%s) cannot have more units: what hangs together crosses the borders of groups", group,
+             g->parts[0].path);
     bool others = copies > 0;
     for (size_t i = 0; i < g->n_units && !others; i++)
         others = i != unit && *copies_of(c, group, i) > 0;
@@ -136,10 +139,10 @@ static eg_status resize_tensor(eg_surgery *s, eg_coupling *c, const eg__owner *o
     resizing *r = eg__calloc(1, sizeof(*r));
     if (r == NULL)
         return EG_ENOMEM;
-    const char *dot = strrchr(o->path, '.'), *name = dot != NULL ? dot + 1 : o->path;
-    bool weight =
-        o->kind != NULL && *o->kind->weight != '\0' && strncmp(name, o->kind->weight, strlen(o->kind->weight)) == 0;
-    *r = (resizing){.ndim = old->shape.ndim, .takes = weight ? o->kind->takes : -1};
+    const char *dot = strrchr(o->path, '.');
+    int makes;
+    r->ndim = old->shape.ndim;
+    eg__features_of(o->module, dot != NULL ? dot + 1 : o->path, &makes, &r->takes);
     eg_status status = EG_OK;
     for (int d = 0; d < r->ndim && status == EG_OK; d++)
         status = fill_dim(c, o->tensor, d, r);

@@ -27,11 +27,16 @@ static void follow(int64_t *field, eg_slot *slots, size_t n, const char *name, i
         *field = now;
 }
 
-/* The rule of coupling_rules.c: where whole groups go, their number follows. */
+/* The rule of coupling_rules.c: whether whole groups go. */
+static bool in_blocks(int64_t groups, int64_t in_channels)
+{
+    return groups > 1 && groups >= in_channels / groups;
+}
+
+/* The number of groups follows then. */
 static int64_t groups_of(int64_t groups, int64_t in_channels, int64_t whole, int64_t now)
 {
-    bool blocks = groups > 1 && groups >= in_channels / groups;
-    return blocks ? now / (whole / groups) : groups;
+    return in_blocks(groups, in_channels) ? now / (whole / groups) : groups;
 }
 
 static void fit_conv2d(eg_module *m, eg_slot *slots, size_t n)
@@ -153,4 +158,17 @@ const eg__resizable *eg__resizable_of(const eg_module *m)
         }
     }
     return NULL;
+}
+
+void eg__features_of(const eg_module *m, const char *name, int *makes, int *takes)
+{
+    const eg__resizable *kind = eg__resizable_of(m);
+    bool weight = kind != NULL && *kind->weight != '\0' && strncmp(name, kind->weight, strlen(kind->weight)) == 0;
+    *makes = weight ? kind->makes : -1;
+    *takes = weight ? kind->takes : -1;
+    if (!weight || !eg_is_a(m, &eg_conv_transpose2d_class))
+        return;
+    const eg_conv_transpose2d *c = (const eg_conv_transpose2d *)m;
+    if (in_blocks(c->groups, c->in_channels)) /* each group has an input of its own, nothing is summed over them */
+        *takes = -1;
 }

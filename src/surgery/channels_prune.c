@@ -107,36 +107,40 @@ static eg_status score_group(pruning *p, const eg_coupled_group *g, candidate *u
 
 /* ---- which groups take part ---- */
 
-/* Whether the module of a part, or one above it, is at these paths. */
-static bool part_is_at(const eg_coupled_part *part, const char *patterns)
+eg_status eg__part_is_at(const eg_coupled_part *part, const char *patterns, bool *at)
 {
     char *path = eg__strdup(part->path);
-    bool at = false;
-    for (char *dot; path != NULL && !at && (dot = strrchr(path, '.')) != NULL;) {
+    *at = false;
+    for (char *dot; path != NULL && !*at && (dot = strrchr(path, '.')) != NULL;) {
         *dot = '\0';
-        at = eg__path_matches(patterns, path);
+        *at = eg__path_matches(patterns, path);
     }
     free(path);
-    return at;
+    return path != NULL ? EG_OK : EG_ENOMEM;
 }
 
-static bool takes_part(const pruning *p, const eg_coupled_group *g)
+static eg_status takes_part(const pruning *p, const eg_coupled_group *g, bool *does)
 {
     bool made = p->o->at == NULL, ignored = false, makes = false;
-    for (size_t k = 0; k < g->n_parts; k++) {
+    for (size_t k = 0; k < g->n_parts && g->heads == p->o->heads; k++) {
         const eg_coupled_part *part = &g->parts[k];
         makes = makes || part->makes;
-        made = made || (part->makes && part_is_at(part, p->o->at));
-        ignored = ignored || (p->o->ignore != NULL && part_is_at(part, p->o->ignore));
+        if (!made && part->makes)
+            EG_TRY(eg__part_is_at(part, p->o->at, &made));
+        if (!ignored && p->o->ignore != NULL)
+            EG_TRY(eg__part_is_at(part, p->o->ignore, &ignored));
     }
-    return makes && made && !ignored && g->heads == p->o->heads;
+    *does = makes && made && !ignored;
+    return EG_OK;
 }
 
 static eg_status list_candidates(pruning *p)
 {
     for (size_t i = 0; i < p->c->n_groups; i++) {
         const eg_coupled_group *g = &p->c->groups[i];
-        if (!takes_part(p, g))
+        bool does;
+        EG_TRY(takes_part(p, g, &does));
+        if (!does)
             continue;
         p->any = true;
         if (g->fixed != NULL)
@@ -254,7 +258,10 @@ static eg_status note_fixed(const pruning *p)
 {
     for (size_t i = 0; i < p->c->n_groups; i++) {
         const eg_coupled_group *g = &p->c->groups[i];
-        if (g->fixed != NULL && takes_part(p, g))
+        bool does = false;
+        if (g->fixed != NULL)
+            EG_TRY(takes_part(p, g, &does));
+        if (does)
             EG_TRY(eg_surgery_note(p->s, "'%s' stays as it is: %s", g->parts[0].path, g->fixed));
     }
     return EG_OK;
@@ -268,7 +275,8 @@ static eg_status attempt(pruning *p, size_t *step, bool *follows)
     *follows = true;
     EG_TRY(list_candidates(p));
     if (!p->any)
-        return eg_surgery_note(p->s, "pruning found no %s to take out", p->o->heads ? "heads of attention" : "channels");
+        return eg_surgery_note(p->s, "pruning found no %s to take out",
+                               p->o->heads ? "heads of attention" : "channels");
     EG_TRY(choose(p));
     EG_TRY(mark(p, &n_gone));
     if (n_gone == 0)

@@ -247,14 +247,14 @@ static eg_status fill_part(const eg_coupling *c, const entry *items, const unit 
         for (size_t k = 0; k < per; k++)
             indices[i * per + k] = items[u[i].first + from + k].index;
     }
-    const char *name = strrchr(o->path, '.');
-    bool weight = o->kind != NULL && *o->kind->weight != '\0' &&
-                  strncmp(name != NULL ? name + 1 : o->path, o->kind->weight, strlen(o->kind->weight)) == 0;
+    const char *dot = strrchr(o->path, '.');
+    int makes, takes;
+    eg__features_of(o->module, dot != NULL ? dot + 1 : o->path, &makes, &takes);
     *part = (eg_coupled_part){.path = o->path,
                               .tensor = c->ties.tensors[o->tensor].leaf,
                               .dim = e->dim,
-                              .makes = weight && o->kind->makes == e->dim,
-                              .takes = weight && o->kind->takes == e->dim,
+                              .makes = makes == e->dim,
+                              .takes = takes == e->dim,
                               .per_unit = per,
                               .indices = indices};
     return EG_OK;
@@ -272,8 +272,10 @@ static eg_status fill_group(eg_coupling *c, const entry *items, const unit *u, s
         return EG_ENOMEM;
     g->parts = parts;
     g->n_units = n;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         sets[i] = items[u[i].first].set;
+        g->single = g->single || c->ties.sets[sets[i]].crossing;
+    }
     for (size_t from = 0, per; from < u[0].n; from += per) {
         for (per = 1; from + per < u[0].n && same_place(&e[from], &e[from + per]);)
             per++;

@@ -34,6 +34,7 @@ typedef struct eg__node_set {
     const char *fixed;               /* why it cannot change; NULL */
     const char *mixed;               /* why what is left depends on it in ways that weights cannot make up for; NULL */
     uint32_t fixed_step, mixed_step; /* number + 1 of the step that says so; 0 = none */
+    bool crossing;                   /* nodes of it lie on both sides of a border, see below */
 } eg__node_set;
 
 typedef struct eg__ties {
@@ -47,7 +48,8 @@ typedef struct eg__ties {
     eg__node_set *sets;
     uint32_t *marks; /* room for rules; zero between them */
     size_t n_nodes;
-    bool choosing; /* reshapes that can go by one of several dimensions choose now */
+    bool choosing;  /* reshapes that can go by one of several dimensions choose now */
+    bool bordering; /* all ties are known: look at borders */
 } eg__ties;
 
 /** Runs the model on shapes and keeps what it did. After a failure `steps` are those before it. To be freed in any
@@ -93,6 +95,9 @@ typedef struct eg__resizable {
 } eg__resizable;
 /** NULL for a class that is not known. */
 const eg__resizable *eg__resizable_of(const eg_module *m);
+/** The dimension of a module's tensor that is the features it gives, and that of those it gets and sums over; -1: it
+ * has none. */
+void eg__features_of(const eg_module *m, const char *name, int *makes, int *takes);
 
 /* ---- groups (coupling.c) ---- */
 
@@ -124,6 +129,8 @@ struct eg_coupling {
  *  seen. */
 eg_coupling *eg__coupling_new(eg_module *model, const eg_shape *inputs, size_t n_inputs, const size_t *refused,
                               size_t n_refused);
+/** Whether the module of a part, or one above it, is at these paths. */
+eg_status eg__part_is_at(const eg_coupled_part *part, const char *patterns, bool *at);
 /** eg_surgery_resize() without looking whether the model follows. */
 eg_status eg__surgery_resize(eg_surgery *s, eg_coupling *c);
 /** Whether the model as planned does what it was to do; *step receives the first step that does

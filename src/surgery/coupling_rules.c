@@ -95,8 +95,27 @@ static void mix_dim(const rule_call *c, uint32_t tensor, int dim, const char *wh
     for (int64_t i = 0; i < size_of(c, tensor, dim); i++) {
         eg__node_set *set = &c->t->sets[eg__ties_find(c->t, eg__node_at(c->t, tensor, dim, i))];
         if (set->mixed == NULL)
-            *set = (eg__node_set){set->fixed, why, set->fixed_step, (uint32_t)c->step};
+            *set = (eg__node_set){set->fixed, why, set->fixed_step, (uint32_t)c->step, false};
     }
+}
+
+/* Nodes of one set in a row are copied as a row, as channels are that become a block each in a flattened image. Before
+ * this index something else begins (a group, a piece of a concatenation), and a row must not go on: [a b] copied is
+ * [a b a b], where [a a b b] would be needed. Taking out is no matter. */
+static void border(const rule_call *c, uint32_t tensor, int dim, int64_t index)
+{
+    if (!c->t->bordering || index <= 0 || index >= size_of(c, tensor, dim))
+        return;
+    uint32_t set = eg__ties_find(c->t, eg__node_at(c->t, tensor, dim, index));
+    if (set == eg__ties_find(c->t, eg__node_at(c->t, tensor, dim, index - 1)))
+        c->t->sets[set].crossing = true;
+}
+
+/* One after every `part` indices. */
+static void borders(const rule_call *c, uint32_t tensor, int dim, int64_t part)
+{
+    for (int64_t i = part; i < size_of(c, tensor, dim); i += part)
+        border(c, tensor, dim, i);
 }
 
 static int wrap(int64_t dim, int ndim)
@@ -115,8 +134,12 @@ static void tie_groups(const rule_call *c, int64_t groups, int wx, int wy, int w
     int part = whole == wx ? wy : wx;
     bool blocks = groups > 1 && groups >= px;
     tie_dims(c, whole == wx ? x : y, 1, w, whole);
-    if (blocks)
+    if (blocks) {
         fix_dim(c, w, part, in_group);
+    } else {
+        borders(c, x, 1, px);
+        borders(c, y, 1, py);
+    }
     for (int64_t i = 0; i < nx; i++) {
         if (blocks)
             tie(c, x, 1, i, y, 1, i / px * py);
@@ -228,6 +251,8 @@ static void rnn_rule(const rule_call *c)
     for (size_t p = WEIGHT_IH; p <= BIAS_HH; p++) {
         for (int64_t i = 0; has(c, p) && i < size_of(c, in(c, p), 0); i++)
             tie(c, in(c, p), 0, i, y, 2, i % hidden);
+        if (has(c, p))
+            borders(c, in(c, p), 0, hidden);
     }
     for (size_t p = H0; p <= C0; p++) {
         for (int d = 0; has(c, p) && d < 2; d++)
@@ -417,6 +442,10 @@ static void tie_joined(const rule_call *c, const joined *j)
         fix_dim(c, j->one, j->dim, "a reshape makes several dimensions of it, all of which are fixed");
     for (int64_t i = 0; chosen >= 0 && i < size_of(c, j->one, j->dim); i++)
         tie(c, j->one, j->dim, i, j->many, j->dims[chosen], part_of(c, j, chosen, i));
+    int64_t again = 1; /* where the chosen dimension begins anew */
+    for (int k = EG_MAX(chosen, 0); k < j->n; k++)
+        again *= size_of(c, j->many, j->dims[k]);
+    borders(c, j->one, j->dim, again);
 }
 
 /* Dimensions a.. of x that are dimensions b.. of y. */
@@ -483,6 +512,12 @@ static void slice_rule(const rule_call *c)
     }
     for (int64_t i = 0; i < size_of(c, y, dim); i++)
         tie(c, x, dim, start + i * attrs->step, y, dim, i);
+    /* Code that takes a half, whatever that is, follows where all halves go on alike. */
+    int64_t part = size_of(c, y, dim);
+    for (int64_t i = part; c->s->refused == 1 && size_of(c, x, dim) % part == 0 && i < size_of(c, x, dim); i++)
+        tie(c, x, dim, i, x, dim, i % part);
+    border(c, x, dim, start);
+    border(c, x, dim, start + part);
     if (attrs->step > 1 && size_of(c, y, dim) > 1)
         fix_dim(c, x, dim, "every so many of them are taken");
 }
@@ -499,6 +534,7 @@ static void concat_rule(const rule_call *c)
         }
         for (int64_t k = 0; k < size_of(c, in(c, i), dim); k++)
             tie(c, in(c, i), dim, k, y, dim, at++);
+        border(c, y, dim, at);
     }
 }
 
@@ -613,10 +649,11 @@ static void (*rule_of(const char *op))(const rule_call *c)
     return no_rule;
 }
 
-/* Reshapes have several ways to go first. */
+/* Reshapes and slices have other ways to go first. */
 static void fix_refused(const rule_call *c)
 {
-    unsigned ways = rule_of(c->s->op->name) == reshape_rule ? EG_MAX_DIMS : 1;
+    void (*rule)(const rule_call *) = rule_of(c->s->op->name);
+    unsigned ways = rule == reshape_rule ? EG_MAX_DIMS : rule == slice_rule ? 2 : 1;
     for (size_t i = 0; i < c->s->n_in && c->s->refused >= ways; i++) {
         if (has(c, i))
             fix_from(c, in(c, i), 0, "the code of the model has their number in it");
@@ -629,8 +666,9 @@ void eg__ties_apply_rules(eg__ties *ties)
 {
     for (size_t i = 0; i < ties->n_steps; i++)
         fix_refused(&(rule_call){ties, &ties->steps[i], i + 1});
-    for (int pass = 0; pass < 2; pass++) {
-        ties->choosing = pass == 1;
+    for (int pass = 0; pass < 3; pass++) {
+        ties->choosing = pass >= 1;
+        ties->bordering = pass == 2;
         for (size_t i = 0; i < ties->n_steps; i++)
             rule_of(ties->steps[i].op->name)(&(rule_call){ties, &ties->steps[i], i + 1});
     }

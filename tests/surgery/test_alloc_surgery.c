@@ -5,6 +5,8 @@
 
 #include "surgery_support.h"
 
+#include "engraft/methods.h"
+
 typedef struct world {
     eg_module *net;
     eg_optimizer *optimizer;
@@ -67,6 +69,12 @@ static eg_status work_tensors(world *w, eg_surgery *s)
     EG_TRY(eg_surgery_put_tensor(s, old, "weight", fresh));
     EG_TRY(eg_surgery_set_trained(s, EG_CAST(old, eg_linear)->bias, false));
     return eg_surgery_savepoint(s) != SIZE_MAX ? EG_OK : EG_ENOMEM;
+}
+
+static eg_status work_prune(world *w, eg_surgery *s)
+{
+    (void)w;
+    return eg_surgery_prune(s, .ratio = 0.5, .at = "0");
 }
 
 typedef eg_status (*plan_fn)(world *w, eg_surgery *s);
@@ -141,9 +149,28 @@ static void tensors(void **state)
     survives(work_tensors);
 }
 
+static eg_status work_widen(world *w, eg_surgery *s)
+{
+    (void)w;
+    eg_module *options = eg_widen(ctx);
+    return options != NULL ? eg_surgery_apply(s, options, "0") : EG_ENOMEM;
+}
+
+static void widen(void **state)
+{
+    (void)state;
+    survives(work_widen);
+}
+
+static void prune(void **state)
+{
+    (void)state;
+    survives(work_prune);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {SURGERY_TEST(policies), SURGERY_TEST(put), SURGERY_TEST(slice),
-                                       SURGERY_TEST(tensors)};
+    const struct CMUnitTest tests[] = {SURGERY_TEST(policies), SURGERY_TEST(put),   SURGERY_TEST(slice),
+                                       SURGERY_TEST(tensors),  SURGERY_TEST(prune), SURGERY_TEST(widen)};
     return setenv("EG_POOL", "off", 1) == 0 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }

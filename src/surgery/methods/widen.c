@@ -2,9 +2,7 @@
  * More channels that compute the same (Chen et al. 2016, "Net2Net"): units are doubled, and what reads them divides.
  */
 #include "engraft/methods.h"
-#include "surgery/internal.h"
-
-#include <string.h>
+#include "surgery/coupling.h"
 
 typedef struct look {
     const eg_surgery *s;
@@ -18,17 +16,16 @@ static eg_status look_coupling(void *payload, eg_module *root)
     return l->c != NULL ? EG_OK : eg_error_last()->code;
 }
 
-/* Whether a module at these paths makes the features of a group. */
-static bool is_meant(const eg_coupled_group *g, const char *at)
+/* Whether a group can have more units, and a module at these paths makes its features. */
+static eg_status is_meant(const eg_coupled_group *g, const char *at, bool *meant)
 {
-    bool meant = g->fixed == NULL && g->mixed == NULL && at == NULL;
-    for (size_t i = 0; i < g->n_parts && g->fixed == NULL && g->mixed == NULL && !meant; i++) {
-        const char *path = g->parts[i].path, *dot = strrchr(path, '.');
-        char *owner = eg__format("%.*s", dot != NULL ? (int)(dot - path) : 0, path);
-        meant = g->parts[i].makes && owner != NULL && eg__path_matches(at, owner);
-        eg_free(owner);
+    bool can = g->fixed == NULL && g->mixed == NULL && !g->single;
+    *meant = can && at == NULL;
+    for (size_t i = 0; i < g->n_parts && can && !*meant; i++) {
+        if (g->parts[i].makes)
+            EG_TRY(eg__part_is_at(&g->parts[i], at, meant));
     }
-    return meant;
+    return EG_OK;
 }
 
 static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
@@ -40,7 +37,9 @@ static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
     eg_status status = eg_surgery_look(s, look_coupling, &l);
     for (size_t i = 0; i < eg_coupling_size(l.c) && status == EG_OK; i++) {
         const eg_coupled_group *g = eg_coupling_at(l.c, i);
-        size_t doubled = is_meant(g, at) ? (size_t)(o->ratio * (double)g->n_units) : 0;
+        bool meant = false;
+        status = is_meant(g, at, &meant);
+        size_t doubled = meant ? (size_t)(o->ratio * (double)g->n_units) : 0;
         for (size_t u = 0; u < doubled && status == EG_OK; u++, n++)
             status = eg_coupling_set(l.c, i, u, 2);
     }
