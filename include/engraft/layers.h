@@ -430,6 +430,10 @@ typedef struct eg_low_rank_adapter {
 } eg_low_rank_adapter;
 EG_API extern const eg_class eg_low_rank_adapter_class;
 #define eg_low_rank_adapter(...) eg_new(eg_low_rank_adapter, __VA_ARGS__)
+/** Adds the correction to the base layer's weight, so that it costs nothing, or takes it out again (the weight is then
+ *  as it was but for rounding). The adapter stays; eg_merge_adapter() puts a plain layer in its place. EINVAL for what
+ * is no adapter of layers with weights. */
+EG_API eg_status eg_low_rank_adapter_set_merged(eg_module *m, bool merged);
 
 /** A convolution of blurred input: eg_blur_conv2d(ctx, EG_NAMED({"conv", c})); with conv_first its output is blurred,
  * at steps of `stride`. The filter is [1 2 1; 2 4 2; 1 2 1] / 16, a buffer "blur_filter" (Zhang 2019). */
@@ -482,6 +486,49 @@ EG_API extern const eg_class eg_ghost_batch_norm2d_class;
 typedef eg_conv2d eg_weight_standardized_conv2d;
 EG_API extern const eg_class eg_weight_standardized_conv2d_class;
 #define eg_weight_standardized_conv2d(...) eg_new(eg_weight_standardized_conv2d, __VA_ARGS__)
+
+/** relu(conv(x)): a Conv2d without a need for a module behind it. */
+typedef eg_conv2d eg_conv_relu2d;
+EG_API extern const eg_class eg_conv_relu2d_class;
+#define eg_conv_relu2d(...) eg_new(eg_conv_relu2d, __VA_ARGS__)
+
+/** A LayerNorm and a GroupNorm that in a context of precision bfloat16 (eg_context_set_precision()) take what is
+ * float32 as bfloat16, so that what they give and what backward needs is. Elsewhere they are as any other. */
+typedef eg_layer_norm eg_low_precision_layer_norm;
+EG_API extern const eg_class eg_low_precision_layer_norm_class;
+#define eg_low_precision_layer_norm(...) eg_new(eg_low_precision_layer_norm, __VA_ARGS__)
+typedef eg_group_norm eg_low_precision_group_norm;
+EG_API extern const eg_class eg_low_precision_group_norm_class;
+#define eg_low_precision_group_norm(...) eg_new(eg_low_precision_group_norm, __VA_ARGS__)
+
+/** A MultiheadAttention with linear biases (Press et al. 2022): from the products of queries and keys a slope of each
+ *  head, 2^(-8 (h + 1) / num_heads), times the distance |i - j| is taken. It needs no embedding of positions. */
+typedef eg_multihead_attention eg_alibi_attention;
+EG_API extern const eg_class eg_alibi_attention_class;
+#define eg_alibi_attention(...) eg_new(eg_alibi_attention, __VA_ARGS__)
+
+/** Several Linears that read one tensor, as one with their weights below each other: each LinearPart of it gives some
+ * of its outputs, and the first that is called computes them all for the others that follow with the same input. */
+typedef struct eg_parallel_linear {
+    eg_module base;
+    int64_t in_features, out_features; /**< as in eg_linear */
+    bool no_bias;
+    eg_tensor *weight, *bias;
+    int64_t n_parts;                     /**< when all have been taken, what was computed is let go */
+    struct eg_parallel_reading *reading; /**< internal */
+} eg_parallel_linear;
+EG_API extern const eg_class eg_parallel_linear_class;
+/** eg_parallel_linear(ctx, 16, 48, .n_parts = 3). */
+#define eg_parallel_linear(...) eg_new(eg_parallel_linear, __VA_ARGS__)
+/** eg_linear_part(ctx, EG_NAMED({"linear", whole}), .first = 16, .out_features = 16). */
+typedef struct eg_linear_part {
+    eg_module base;
+    const eg_named_module *named; /**< the list is read while it is built and NULL after */
+    size_t n_named;
+    int64_t first, out_features;
+} eg_linear_part;
+EG_API extern const eg_class eg_linear_part_class;
+#define eg_linear_part(...) eg_new(eg_linear_part, __VA_ARGS__)
 
 /** act(gate(x)) * linear(x) (Shazeer 2020): eg_gated_linear_unit(ctx, EG_NAMED({"linear", l}, {"gate", g}, {"act",
  * a})); without a third module the sigmoid. */

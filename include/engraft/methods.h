@@ -23,6 +23,21 @@ typedef struct eg_fold_batch_norm {
 EG_API extern const eg_method eg_fold_batch_norm_method;
 #define eg_fold_batch_norm(...) eg_new_method(eg_fold_batch_norm, __VA_ARGS__)
 
+/** fuse_conv_bn_relu: a convolution, the batch norm and the ReLU behind it become one ConvReLU2d; identities take the
+ *  places of the two. Otherwise as fold_batch_norm. */
+typedef eg_fold_batch_norm eg_fuse_conv_bn_relu;
+EG_API extern const eg_method eg_fuse_conv_bn_relu_method;
+#define eg_fuse_conv_bn_relu(...) eg_new_method(eg_fuse_conv_bn_relu, __VA_ARGS__)
+
+/** fuse_parallel_linear: Linears that read the same tensor become parts of one (ParallelLinear), if all have a bias or
+ *  none, all are trained or none, each runs once, and no other module has their parameters. States of optimizers go
+ *  along. Found in the traced graph, so the surgery needs .inputs. */
+typedef struct eg_fuse_parallel_linear {
+    eg_module base;
+} eg_fuse_parallel_linear;
+EG_API extern const eg_method eg_fuse_parallel_linear_method;
+#define eg_fuse_parallel_linear(...) eg_new_method(eg_fuse_parallel_linear, __VA_ARGS__)
+
 /* ---- products in the place of weights ---- */
 
 /** factorize: Conv2d (of one group) and Linear become a Factorized pair of smaller ones by truncated SVD, where that
@@ -138,6 +153,25 @@ typedef struct eg_gated_linear {
 } eg_gated_linear;
 EG_API extern const eg_method eg_gated_linear_method;
 #define eg_gated_linear(...) eg_new_method(eg_gated_linear, __VA_ARGS__)
+
+/** alibi: MultiheadAttention becomes ALiBiAttention with the very weights. The tables of the Embeddings at the paths
+ * `position_embedding` become zeros that are not trained, of max_sequence_length rows. Training on shorter sequences (a
+ * quarter in Composer), from which the gain in time comes, is up to the program. */
+typedef struct eg_alibi {
+    eg_module base;
+    const char *position_embedding; /**< NULL = there is none */
+    int64_t max_sequence_length;    /**< 0 = as many rows as there are */
+} eg_alibi;
+EG_API extern const eg_method eg_alibi_method;
+#define eg_alibi(...) eg_new_method(eg_alibi, __VA_ARGS__)
+
+/** low_precision_norm: LayerNorm and GroupNorm become LowPrecisionLayerNorm and LowPrecisionGroupNorm with the very
+ * weights. */
+typedef struct eg_low_precision_norm {
+    eg_module base;
+} eg_low_precision_norm;
+EG_API extern const eg_method eg_low_precision_norm_method;
+#define eg_low_precision_norm(...) eg_new_method(eg_low_precision_norm, __VA_ARGS__)
 
 /** layer_freezing: the first `depth` of the layers with parameters (never the last) are trained no longer; with paths,
  *  those at the paths. */

@@ -68,6 +68,12 @@ static const eg_class *const built_in[] = {
     &eg_ghost_batch_norm2d_class,
     &eg_weight_standardized_conv2d_class,
     &eg_gated_linear_unit_class,
+    &eg_conv_relu2d_class,
+    &eg_low_precision_layer_norm_class,
+    &eg_low_precision_group_norm_class,
+    &eg_alibi_attention_class,
+    &eg_parallel_linear_class,
+    &eg_linear_part_class,
 };
 
 static void destroy(eg_context *ctx, void *state)

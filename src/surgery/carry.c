@@ -82,6 +82,18 @@ eg_module *eg__module_below(eg_module *m, const char *path)
     return m;
 }
 
+eg_module *eg__share_tensors(eg_module *to, const eg_module *from)
+{
+    for (size_t i = 0; to != NULL && i < to->n_slots; i++) {
+        eg_slot *slot = &to->slots[i], *source = eg__slot_find(from, slot->name, strlen(slot->name));
+        if (slot->kind == EG_SLOT_CHILD || source == NULL)
+            continue;
+        eg_tensor_release(*eg__slot_tensor(slot));
+        *eg__slot_tensor(slot) = eg_tensor_keep(*eg__slot_tensor(source));
+    }
+    return to;
+}
+
 /* Whether nothing in it is trained, though there is something that could be. */
 static eg_status check_frozen(eg_module *m, bool *frozen)
 {

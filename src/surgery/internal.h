@@ -250,6 +250,8 @@ eg_status eg__surgery_check_acyclic(eg_surgery *s);
 eg_status eg__surgery_carry(eg_surgery *s, eg__model_graph *graph, const eg__replacement *r);
 /** The module at a path below m; NULL, without a failure, when there is none. */
 eg_module *eg__module_below(eg_module *m, const char *path);
+/** Puts the very tensors of `from` into a new module's slots of the same names. Returns `to`; NULL is passed on. */
+eg_module *eg__share_tensors(eg_module *to, const eg_module *from);
 /** Gathers the modules of a new module that are not in the model yet, itself first, with their paths in it. */
 typedef struct eg__new_modules {
     struct eg__new_module {

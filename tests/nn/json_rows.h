@@ -59,6 +59,13 @@ static const char *const rows[] = {
     "{'class': 'BlurMaxPool2d', 'kernel_size': 3, 'stride': [1, 2], 'padding': 1, 'dilation': 2}",
     "{'class': 'SqueezeExcite2d', 'num_features': 4, 'latent_channels': 2, 'gain': 2}",
     "{'class': 'SqueezeExciteConv2d', 'named': {'conv': {'class': 'ReLU'}}}",
+    "{'class': 'ConvReLU2d', 'in_channels': 1, 'out_channels': 2, 'kernel_size': 3, 'padding': 1}",
+    "{'class': 'LowPrecisionLayerNorm', 'normalized_shape': [3, 4], 'eps': 0.1, 'no_affine': true}",
+    "{'class': 'LowPrecisionGroupNorm', 'num_groups': 2, 'num_channels': 4, 'eps': 0.1, 'no_affine': true}",
+    "{'class': 'ALiBiAttention', 'embed_dim': 6, 'num_heads': 3, 'batch_first': true, 'is_causal': true}",
+    "{'class': 'ParallelLinear', 'in_features': 3, 'out_features': 5, 'no_bias': true, 'n_parts': 2}",
+    "{'class': 'LinearPart', 'named': {'linear': {'class': 'ParallelLinear', 'in_features': 3, 'out_features': 5,"
+    " 'n_parts': 1}}, 'first': 1, 'out_features': 2}",
     "{'class': 'GhostBatchNorm2d', 'named': {'norm': {'class': 'BatchNorm2d', 'num_features': 3}}, "
     "'ghost_batch_size': 4}",
     "{'class': 'WeightStandardizedConv2d', 'in_channels': 2, 'out_channels': 4, 'kernel_size': 3, 'no_bias': true}",

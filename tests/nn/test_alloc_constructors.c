@@ -254,6 +254,35 @@ LAYER(blur_max_pool2d, eg_blur_max_pool2d(ctx, 2))
 LAYER(squeeze_excite2d, eg_squeeze_excite2d(ctx, 2, 1, .gain = 2))
 LAYER(squeeze_excite_conv2d, eg_squeeze_excite_conv2d(ctx, EG_NAMED({"conv", eg_conv2d(ctx, 2, 2, 1)},
                                                                     {"se", eg_squeeze_excite2d(ctx, 2, 1)})))
+LAYER(conv_relu2d, eg_conv_relu2d(ctx, 2, 2, 1))
+LAYER(low_precision_group_norm, eg_low_precision_group_norm(ctx, 1, 2))
+LAYER(low_precision_layer_norm, eg_low_precision_layer_norm(ctx, EG_SHAPE(4, 4)))
+LAYER(alibi_attention, eg_sequential(ctx, EG_MODULES(eg_flatten(ctx, 1, 2), eg_alibi_attention(ctx, 4, 2))))
+
+/* f(x) + g(x), both of one product. */
+static eg_module *make_parts(eg_context *ctx)
+{
+    eg_module *whole = eg_parallel_linear(ctx, 4, 6, .n_parts = 2);
+    if (whole == NULL)
+        return NULL;
+    eg_module *f = eg_linear_part(ctx, EG_NAMED({"linear", eg_module_retain(whole)}), .out_features = 3);
+    eg_module *g = eg_linear_part(ctx, EG_NAMED({"linear", whole}), .first = 3, .out_features = 3);
+    return eg_residual_block(ctx, EG_NAMED({"body", f}, {"shortcut", g}));
+}
+LAYER(linear_part, make_parts(ctx))
+
+static eg_status merged_adapter(void *payload)
+{
+    eg_context *ctx = ((world *)payload)->base.ctx;
+    eg_module *m =
+        eg_low_rank_adapter(ctx, EG_NAMED({"base_layer", eg_linear(ctx, 4, 4)}, {"lora_A", eg_linear(ctx, 4, 1)},
+                                          {"lora_B", eg_linear(ctx, 1, 4)}));
+    eg_status status = alloc_made(m);
+    if (status == EG_OK)
+        status = eg_low_rank_adapter_set_merged(m, true);
+    eg_module_release(m);
+    return status;
+}
 LAYER(ghost_batch_norm2d,
       eg_ghost_batch_norm2d(ctx, EG_NAMED({"norm", eg_batch_norm2d(ctx, 2)}), .ghost_batch_size = 1))
 
@@ -772,6 +801,12 @@ static const alloc_row rows[] = {
     {"eg_squeeze_excite2d_class", squeeze_excite2d, false},
     {"eg_squeeze_excite_conv2d_class", squeeze_excite_conv2d, false},
     {"eg_ghost_batch_norm2d_class", ghost_batch_norm2d, false},
+    {"eg_conv_relu2d_class", conv_relu2d, false},
+    {"eg_low_precision_layer_norm_class", low_precision_layer_norm, false},
+    {"eg_low_precision_group_norm_class", low_precision_group_norm, false},
+    {"eg_alibi_attention_class", alibi_attention, false},
+    {"eg_parallel_linear_class eg_linear_part_class", linear_part, false},
+    {"eg_low_rank_adapter_set_merged", merged_adapter, false},
     {"eg_weight_standardized_conv2d_class", weight_standardized_conv2d, false},
     {"eg_gated_linear_unit_class", gated_linear_unit, false},
     {"eg_sequential_class eg_module_new eg_module_call", sequential, false},

@@ -1,5 +1,5 @@
 /*
- * Batch norms folded into the convolutions before them.
+ * Batch norms folded into the convolutions before them, with the ReLU behind them or without.
  *
  * In evaluation a batch norm is y = s x + t with s = gamma / sqrt(var + eps) and t = beta - s mean, for each channel;
  * after a convolution that is a convolution with weight s w and bias s b + t. Computed in double precision.
@@ -60,10 +60,17 @@ static void fold(vectors *v, const eg_conv2d *c, double eps)
 }
 
 /* The convolution that does what both did. */
-static eg_module *make_folded(eg_surgery *s, const eg_conv2d *c, const eg_batch_norm2d *b)
+static eg_module *make_folded(eg_surgery *s, const eg_class *cls, const eg_conv2d *c, const eg_batch_norm2d *b)
 {
-    eg_module *m = eg_conv2d(c->base.ctx, c->in_channels, c->out_channels, c->kernel_size, .stride = c->stride,
-                             .padding = c->padding, .dilation = c->dilation, .groups = c->groups);
+    eg_conv2d prototype = {.base.ctx = c->base.ctx,
+                           .in_channels = c->in_channels,
+                           .out_channels = c->out_channels,
+                           .kernel_size = c->kernel_size,
+                           .stride = c->stride,
+                           .padding = c->padding,
+                           .dilation = c->dilation,
+                           .groups = c->groups};
+    eg_module *m = eg_module_new(cls, sizeof(prototype), &prototype);
     vectors v = {0};
     bool done = m != NULL && read_vectors(&v, c, b);
     if (done) {
@@ -98,54 +105,100 @@ static const char *find_reason(const eg_chain *chain)
     return NULL;
 }
 
-static eg_status fold_chain(eg_surgery *s, const eg_chain *chain)
-{
-    const eg_conv2d *c = EG_CAST(chain->modules[0], eg_conv2d);
-    const eg_batch_norm2d *b = EG_CAST(chain->modules[1], eg_batch_norm2d);
-    eg_module *folded = make_folded(s, c, b);
-    if (folded == NULL)
-        return eg_error_last()->code;
-    EG_TRY(eg_surgery_put(s, chain->modules[0], folded, "fold_batch_norm"));
-    eg_module *rest = b->relu ? eg_relu(s->ctx) : eg_identity(s->ctx);
-    if (rest == NULL)
-        return eg_error_last()->code;
-    return eg_surgery_put(s, chain->modules[1], rest, "fold_batch_norm");
-}
-
+/* What a method looks for, and puts in the place of its first module. */
 typedef struct search {
+    const char *name; /* of the method */
+    const char *at;
+    eg_class_list classes;
+    const eg_class *fused;
+    bool with_relu; /* only norms that have one */
     eg_shapes inputs;
     eg_chains *chains;
 } search;
 
-static eg_status find_chains(void *payload, eg_module *root)
+static eg_status fold_chain(eg_surgery *s, const search *f, const eg_chain *chain)
 {
-    search *at = payload;
-    at->chains = eg_chains_find(root, at->inputs, EG_CLASSES(&eg_conv2d_class, &eg_batch_norm2d_class));
-    return at->chains != NULL ? EG_OK : eg_error_last()->code;
+    const eg_conv2d *c = EG_CAST(chain->modules[0], eg_conv2d);
+    const eg_batch_norm2d *b = EG_CAST(chain->modules[1], eg_batch_norm2d);
+    eg_module *folded = make_folded(s, f->fused, c, b);
+    if (folded == NULL)
+        return eg_error_last()->code;
+    EG_TRY(eg_surgery_put(s, chain->modules[0], folded, f->name));
+    for (size_t i = 1; i < chain->n; i++) {
+        bool keeps_relu = i == 1 && b->relu && f->fused == &eg_conv2d_class;
+        eg_module *rest = keeps_relu ? eg_relu(s->ctx) : eg_identity(s->ctx);
+        if (rest == NULL)
+            return eg_error_last()->code;
+        EG_TRY(eg_surgery_put(s, chain->modules[i], rest, f->name));
+    }
+    return EG_OK;
 }
 
-static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
+static eg_status find_chains(void *payload, eg_module *root)
+{
+    search *f = payload;
+    f->chains = eg_chains_find(root, f->inputs, f->classes);
+    return f->chains != NULL ? EG_OK : eg_error_last()->code;
+}
+
+/* Folds what the search finds; *n counts. */
+static eg_status fold_all(eg_surgery *s, search *f, size_t *n)
+{
+    f->inputs = (eg_shapes){s->inputs, s->n_inputs};
+    eg_status status = eg_surgery_look(s, find_chains, f);
+    for (size_t i = 0; i < eg_chains_size(f->chains) && status == EG_OK; i++) {
+        const eg_chain *chain = eg_chains_at(f->chains, i);
+        bool meant = !f->with_relu || ((const eg_batch_norm2d *)chain->modules[1])->relu;
+        if (!meant || !eg__path_matches(f->at, chain->paths[1]))
+            continue;
+        const char *reason = find_reason(chain);
+        status = reason != NULL ? eg_surgery_note(s, "%s leaves '%s': %s", f->name, chain->paths[1], reason)
+                                : fold_chain(s, f, chain);
+        *n += reason == NULL;
+    }
+    eg_chains_free(f->chains);
+    return status;
+}
+
+static eg_status plan_fold(eg_module *options, eg_surgery *s, const char *at)
 {
     (void)options;
     EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
-    search found = {.inputs = {s->inputs, s->n_inputs}};
+    search f = {.name = "fold_batch_norm",
+                .at = at,
+                .classes = EG_CLASSES(&eg_conv2d_class, &eg_batch_norm2d_class),
+                .fused = &eg_conv2d_class};
     size_t n = 0;
-    eg_status status = eg_surgery_look(s, find_chains, &found);
-    for (size_t i = 0; i < eg_chains_size(found.chains) && status == EG_OK; i++) {
-        const eg_chain *chain = eg_chains_at(found.chains, i);
-        if (!eg__path_matches(at, chain->paths[1]))
-            continue;
-        const char *reason = find_reason(chain);
-        status = reason != NULL ? eg_surgery_note(s, "fold_batch_norm leaves '%s': %s", chain->paths[1], reason)
-                                : fold_chain(s, chain);
-        n += reason == NULL;
-    }
-    if (status == EG_OK && n == 0)
-        status = eg_surgery_note(s, "fold_batch_norm found no batch norm to fold");
-    eg_chains_free(found.chains);
-    return status;
+    EG_TRY(fold_all(s, &f, &n));
+    return n > 0 ? EG_OK : eg_surgery_note(s, "fold_batch_norm found no batch norm to fold");
 }
 
 EG_METHOD(eg_fold_batch_norm, "fold_batch_norm", NULL, .help = "batch norms go into the convolutions before them",
           .source = "Jacob et al. 2018, section 3.2; saves the pass over memory that a norm is",
-          .promise = EG_PROMISE_EXACT, .plan = plan);
+          .promise = EG_PROMISE_EXACT, .plan = plan_fold);
+
+/* ReLUs of their own, then those of norms. */
+static eg_status plan_fuse(eg_module *options, eg_surgery *s, const char *at)
+{
+    (void)options;
+    EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
+    const char *name = "fuse_conv_bn_relu";
+    search three = {.name = name,
+                    .at = at,
+                    .classes = EG_CLASSES(&eg_conv2d_class, &eg_batch_norm2d_class, &eg_relu_class),
+                    .fused = &eg_conv_relu2d_class};
+    search two = {.name = name,
+                  .at = at,
+                  .classes = EG_CLASSES(&eg_conv2d_class, &eg_batch_norm2d_class),
+                  .fused = &eg_conv_relu2d_class,
+                  .with_relu = true};
+    size_t n = 0;
+    EG_TRY(fold_all(s, &three, &n));
+    EG_TRY(fold_all(s, &two, &n));
+    return n > 0 ? EG_OK : eg_surgery_note(s, "%s found no convolution with both behind it", name);
+}
+
+EG_METHOD(eg_fuse_conv_bn_relu, "fuse_conv_bn_relu", NULL,
+          .help = "a convolution, its batch norm and ReLU become one module",
+          .source = "Jacob et al. 2018, section 3.2; torch.ao.quantization.fuse_modules in evaluation",
+          .promise = EG_PROMISE_EXACT, .plan = plan_fuse);

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Convolutions in the order in which they run, each once. */
+/* Convolutions in the order in which they run, each once; those that are standardized already count. */
 typedef struct convs {
     const eg_surgery *s;
     const char *at;
@@ -16,7 +16,8 @@ typedef struct convs {
 
 static eg_status add_conv(convs *c, eg_module *m, const char *path)
 {
-    bool plain = m != NULL && m->cls == &eg_conv2d_class && m->open == NULL && m->n_reparams == 0;
+    bool meant = m != NULL && (m->cls == &eg_conv2d_class || m->cls == &eg_weight_standardized_conv2d_class);
+    bool plain = meant && m->open == NULL && m->n_reparams == 0;
     for (size_t i = 0; i < c->n && plain; i++)
         plain = c->items[i] != m;
     if (!plain || !eg__path_matches(c->at, path))
@@ -42,15 +43,11 @@ static eg_status list_convs(void *payload, eg_module *root)
 /* The very weights in the other class. */
 static eg_module *standardize(const eg_conv2d *c)
 {
-    eg_module *m = eg_weight_standardized_conv2d(c->base.ctx, c->in_channels, c->out_channels, c->kernel_size,
-                                                 .stride = c->stride, .padding = c->padding, .dilation = c->dilation,
-                                                 .groups = c->groups, .no_bias = c->no_bias);
-    for (size_t i = 0; m != NULL && i < m->n_slots; i++) {
-        eg_tensor **to = eg__slot_tensor(&m->slots[i]);
-        eg_tensor_release(*to);
-        *to = eg_tensor_keep(*eg__slot_tensor(&c->base.slots[i]));
-    }
-    return m;
+    return eg__share_tensors(eg_weight_standardized_conv2d(c->base.ctx, c->in_channels, c->out_channels, c->kernel_size,
+                                                           .stride = c->stride, .padding = c->padding,
+                                                           .dilation = c->dilation, .groups = c->groups,
+                                                           .no_bias = c->no_bias),
+                             &c->base);
 }
 
 static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
@@ -60,11 +57,15 @@ static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
     convs c = {.s = s, .at = at};
     size_t ignored = (size_t)o->n_last_layers_ignore;
     eg_status status = eg_surgery_look(s, list_convs, &c);
+    size_t n_changed = 0;
     for (size_t i = 0; i + ignored < c.n && status == EG_OK; i++) {
+        if (c.items[i]->cls != &eg_conv2d_class)
+            continue;
+        n_changed++;
         eg_module *m = standardize((const eg_conv2d *)c.items[i]);
         status = m != NULL ? eg_surgery_put(s, c.items[i], m, "weight_standardization") : eg_error_last()->code;
     }
-    if (status == EG_OK && c.n <= ignored)
+    if (status == EG_OK && n_changed == 0)
         status = eg_surgery_note(s, "weight_standardization found no convolution to change");
     free(c.items);
     return status;
