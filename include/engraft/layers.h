@@ -396,17 +396,21 @@ typedef struct eg_residual_block {
 } eg_residual_block;
 EG_API extern const eg_class eg_residual_block_class;
 #define eg_residual_block(...) eg_new(eg_residual_block, __VA_ARGS__)
-/** A residual block whose body is left out with probability drop_rate in training (Huang et al. 2016): for the whole
- *  batch, and scaled by 1 - drop_rate in evaluation; or by_sample, as eg_f_drop_path(). */
+/** A residual block whose body is left out with probability drop_rate in training (Huang et al. 2016), for the whole
+ *  batch or by_sample, and scaled by 1 - drop_rate in evaluation. */
 typedef struct eg_stochastic_residual {
     eg_module base;
     const eg_named_module *named; /**< the list is read while it is built and NULL after */
     size_t n_named;
     double drop_rate; /**< 0 .. 1 */
     bool by_sample;
+    double held_back; /**< share of drop_rate that does not count yet: see eg_stochastic_depth_warm_up() */
 } eg_stochastic_residual;
 EG_API extern const eg_class eg_stochastic_residual_class;
 #define eg_stochastic_residual(...) eg_new(eg_stochastic_residual, __VA_ARGS__)
+/** Lets `share` (0 .. 1) of the drop_rate of all stochastic residual blocks of a model count from now on: called with
+ *  step / n at the first n steps of a training, the rates grow to their full size. EINVAL. */
+EG_API eg_status eg_stochastic_depth_warm_up(eg_module *model, double share);
 
 /** A Sequential whose weights are factors of one: of eg_factorize(). `error` only says how near they are. */
 typedef struct eg_factorized {

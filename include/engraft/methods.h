@@ -95,7 +95,7 @@ EG_API extern const eg_method eg_widen_method;
 
 /* ---- of Composer ---- */
 
-/** blur_pool: MaxPool2d becomes BlurMaxPool2d; strided Conv2d goes into a BlurConv2d. */
+/** blur_pool: MaxPool2d becomes BlurMaxPool2d; strided Conv2d goes into a BlurConv2d. EINVAL to keep both. */
 typedef struct eg_blur_pool {
     eg_module base;
     bool keep_pools, keep_convs;
@@ -108,7 +108,7 @@ EG_API extern const eg_method eg_blur_pool_method;
 /** squeeze_excite: Conv2d goes into a SqueezeExciteConv2d. */
 typedef struct eg_squeeze_excite {
     eg_module base;
-    double latent_channels; /**< 0 = 64; below 1 a share of the narrower side */
+    double latent_channels; /**< 0 = 64; below 1 a share of out_channels */
     int64_t min_channels;   /**< 0 = 128: of the narrower side */
     bool near_identity;     /**< begins without an effect, instead of halving about everything */
 } eg_squeeze_excite;
@@ -174,7 +174,7 @@ EG_API extern const eg_method eg_low_precision_norm_method;
 #define eg_low_precision_norm(...) eg_new_method(eg_low_precision_norm, __VA_ARGS__)
 
 /** layer_freezing: the first `depth` of the layers with parameters (never the last) are trained no longer; with paths,
- *  those at the paths. */
+ *  those at the paths. What a trained layer shares with a frozen one is trained on. */
 typedef struct eg_layer_freezing {
     eg_module base;
     double depth;  /**< 0 = 0.5 */
@@ -182,6 +182,15 @@ typedef struct eg_layer_freezing {
 } eg_layer_freezing;
 EG_API extern const eg_method eg_layer_freezing_method;
 #define eg_layer_freezing(...) eg_new_method(eg_layer_freezing, __VA_ARGS__)
+
+/** unwrap: takes blur_pool, squeeze_excite, ghost_batch_norm and stochastic_depth back, in a model that was trained
+ * since: what they have put in becomes what it was, with the weights as they are now. (eg_surgery_undo() takes back
+ * what the surgery itself has done.) */
+typedef struct eg_unwrap {
+    eg_module base;
+} eg_unwrap;
+EG_API extern const eg_method eg_unwrap_method;
+#define eg_unwrap(...) eg_new_method(eg_unwrap, __VA_ARGS__)
 
 /* ---- parts of a model ---- */
 
@@ -193,7 +202,8 @@ typedef struct eg_activation_swap {
 EG_API extern const eg_method eg_activation_swap_method;
 #define eg_activation_swap(...) eg_new_method(eg_activation_swap, __VA_ARGS__)
 
-/** new_head: the last Linear (or the one at the path) gets `classes` outputs and new weights. */
+/** new_head: the last Linear (or the one at the path) gets `classes` outputs and new weights. With .inputs the last is
+ * the one that runs last, else the last in the order of registration. */
 typedef struct eg_new_head {
     eg_module base;
     int64_t classes; /**< required */
@@ -202,7 +212,7 @@ EG_API extern const eg_method eg_new_head_method;
 #define eg_new_head(...) eg_new_method(eg_new_head, __VA_ARGS__)
 
 /** drop_layers and duplicate_layers: `count` layers from number `first` on are taken out of the Sequential at the path,
- * or stand there twice (then with weights of their own). */
+ * or stand there twice (then with weights of their own). Layers with names keep them; numbers count anew. */
 typedef struct eg_layer_range {
     eg_module base;
     int64_t first, count; /**< count 0 = 1 */

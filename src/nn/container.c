@@ -97,8 +97,8 @@ EG_NAMED_CLASS(eg_sequential, "Sequential", .forward = forward,
 size_t eg__repeat_size(const eg_module *m)
 {
     size_t n = 0;
-    while (eg__child_slot(m, n) < m->n_slots)
-        n++;
+    for (size_t i = 0; i < m->n_slots; i++)
+        n += m->slots[i].kind == EG_SLOT_CHILD && eg__open_slot(m, i) == NULL;
     return n;
 }
 

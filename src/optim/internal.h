@@ -64,8 +64,6 @@ struct eg_optimizer {
  * NULL on failure. */
 eg_optimizer *eg__optimizer_new(const eg__optimizer_kind *kind, size_t size, size_t n_states, eg_module *model,
                                 eg_context *ctx, double lr, double weight_decay);
-/** Index of a parameter by name; n_params when there is none. */
-size_t eg__optimizer_find(const eg_optimizer *optimizer, const char *name, size_t length);
 /** Sets all learning rates by the schedule's word. */
 void eg__optimizer_apply_rate(eg_optimizer *optimizer, eg__rate rate);
 

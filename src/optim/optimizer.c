@@ -69,15 +69,6 @@ void eg_optimizer_free(eg_optimizer *optimizer)
 
 /* ---- groups ---- */
 
-size_t eg__optimizer_find(const eg_optimizer *optimizer, const char *name, size_t length)
-{
-    size_t i = 0;
-    while (i < optimizer->n_params &&
-           (strncmp(optimizer->params[i].name, name, length) != 0 || optimizer->params[i].name[length] != '\0'))
-        i++;
-    return i;
-}
-
 /* A group that is being added: which parameters there are is looked up, not searched for. */
 typedef struct adding {
     eg_optimizer *optimizer;

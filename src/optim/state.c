@@ -137,31 +137,43 @@ static eg_status load_rates(const eg_optimizer *o, const char *prefix, const eg_
     return EG_OK;
 }
 
-static bool is_ours(const eg_optimizer *o, const char *name)
+/* `params` are the names of our parameters. */
+static eg_status check_name(const eg_optimizer *o, const eg__map *params, const char *name, size_t prefix)
 {
+    const char *own = name + prefix, *dot = strrchr(own, '.');
     for (size_t k = 0; k < EG_COUNT(rate_names); k++)
-        if (strcmp(name, rate_names[k]) == 0)
-            return true;
-    const char *dot = strrchr(name, '.');
-    if (!dot || eg__optimizer_find(o, name, (size_t)(dot - name)) == o->n_params)
-        return false;
-    bool known = strcmp(dot + 1, "step") == 0;
-    for (size_t s = 0; s < o->n_states; s++)
+        if (strcmp(own, rate_names[k]) == 0)
+            return EG_OK;
+    bool known = dot && strcmp(dot + 1, "step") == 0;
+    for (size_t s = 0; dot && s < o->n_states; s++)
         known = known || strcmp(dot + 1, o->kind->states[s]) == 0;
-    return known;
+    if (known) {
+        char *param = eg__format("%.*s", (int)(dot - own), own);
+        if (!param)
+            return EG_ENOMEM;
+        known = eg__map_find(params, param) != NULL;
+        eg_free(param);
+    }
+    EG_CHECK(known, EG_ENOENT, "the %s optimizer has nothing that '%s' could be for", o->kind->name, name);
+    return EG_OK;
 }
 
 /* State of parameters that we do not have means that the checkpoint is of another model. */
 static eg_status check_names(const eg_optimizer *o, const char *prefix, const eg_state *state)
 {
     size_t length = strlen(prefix);
-    for (size_t i = 0; length > 0 && i < eg_state_size(state); i++) {
+    eg__map params = {0};
+    eg_status status = EG_OK;
+    for (size_t i = 0; length > 0 && i < o->n_params && status == EG_OK; i++)
+        status = eg__map_put(&params, o->params[i].name, NULL);
+    for (size_t i = 0; length > 0 && i < eg_state_size(state) && status == EG_OK; i++) {
         const char *name;
         eg_state_at(state, i, &name);
-        EG_CHECK(strncmp(name, prefix, length) != 0 || is_ours(o, name + length), EG_ENOENT,
-                 "the %s optimizer has nothing that '%s' could be for", o->kind->name, name);
+        if (strncmp(name, prefix, length) == 0)
+            status = check_name(o, &params, name, length);
     }
-    return EG_OK;
+    eg__map_free(&params);
+    return status;
 }
 
 static eg_status load(const eg_optimizer *o, const char *prefix, const eg_state *state, loaded *l)

@@ -52,7 +52,7 @@ static eg_status plan_policies(eg_surgery *s, const eg_method *method, eg_module
                                .without = EG_CARRY_WEIGHTS | EG_CARRY_BUFFERS, /* methods have their own ways */
                                .name = method->options.name};
     size_t n_notes = s->n_notes, n_replacements = s->n_replacements;
-    eg_status status = eg_surgery_replace(s, (eg_policies){items, n}, false);
+    eg_status status = eg_surgery_replace(s, (eg_policies){items, n}, method->recurses);
     free(items);
     eg__notes_cut(s, n_notes); /* of single classes, which nobody has asked for */
     if (status == EG_OK && s->n_replacements == n_replacements)

@@ -51,7 +51,8 @@ static const char *const rows[] = {
     "{'class': 'PixelShuffle', 'upscale_factor': 2}",
     "{'class': 'PixelUnshuffle', 'downscale_factor': 2}",
     "{'class': 'ResidualBlock', 'named': {'body': {'class': 'ReLU'}, 'shortcut': {'class': 'Tanh'}}}",
-    "{'class': 'StochasticResidual', 'named': {'body': {'class': 'ReLU'}}, 'drop_rate': 0.25, 'by_sample': true}",
+    "{'class': 'StochasticResidual', 'named': {'body': {'class': 'ReLU'}}, 'drop_rate': 0.25, 'by_sample': true, "
+    "'held_back': 0.5}",
     "{'class': 'Factorized', 'modules': [{'class': 'Linear', 'in_features': 3, 'out_features': 2}], 'error': 0.125}",
     "{'class': 'LowRankAdapter', 'named': {'base_layer': {'class': 'ReLU'}}, 'scale': 2, 'merged': true}",
     "{'class': 'BlurConv2d', 'named': {'conv': {'class': 'Conv2d', 'in_channels': 1, 'out_channels': 2, 'kernel_size': "

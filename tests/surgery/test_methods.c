@@ -203,8 +203,8 @@ static void all_methods(void **state)
 }
 
 /* What the model above has nothing for: below, and in test_methods_*.c. */
-static const char *const elsewhere[] = {"merge_adapter", "prune_heads", "fuse_parallel_linear", "alibi",
-                                        "low_precision_norm"};
+static const char *const elsewhere[] = {"merge_adapter",        "prune_heads", "unwrap",
+                                        "fuse_parallel_linear", "alibi",       "low_precision_norm"};
 
 static void every_method_has_a_row(void **state)
 {

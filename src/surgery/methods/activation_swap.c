@@ -26,6 +26,7 @@ static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
     const eg_class *to = from != NULL ? eg_context_find_class(s->ctx, o->to != NULL ? o->to : "SiLU") : NULL;
     if (to == NULL)
         return eg_error_last()->code;
+    EG_CHECK(from != to, EG_EINVAL, "from %s to itself, expected two classes", to->name);
     return eg_surgery_replace(
         s, EG_POLICIES({.cls = from, .replace = replace, .payload = (void *)(uintptr_t)to, .at = at, .exact = true}),
         false);
@@ -35,4 +36,4 @@ EG_METHOD(eg_activation_swap, "activation_swap",
           EG_FIELDS(EG_TEXT(eg_activation_swap, from, .help = "class that gives way (default ReLU)"),
                     EG_TEXT(eg_activation_swap, to, .help = "class that takes its place, with its defaults (SiLU)")),
           .help = "activations of one class become those of another", .source = "Ramachandran et al. 2017 (SiLU)",
-          .promise = EG_PROMISE_TRAINED, .plan = plan);
+          .promise = EG_PROMISE_TRAINED, .plan = plan, .inverse = "activation_swap");

@@ -17,6 +17,6 @@ EG_METHOD(eg_ghost_norm, "ghost_batch_norm",
           EG_FIELDS(EG_INT(eg_ghost_norm, ghost_batch_size, EG_AT_LEAST(1), .def = 32,
                            .help = "samples that are normalized together")),
           .help = "batch norms take statistics of parts of the batch", .promise = EG_PROMISE_EXACT,
-          .source = "Hoffer et al. 2017; -0.3 to 0.3 % on ImageNet at 5 % of the speed (Composer)", .replace = replace,
-          .targets = (const eg_class *const[]){&eg_batch_norm2d_class, NULL},
+          .source = "Hoffer et al. 2017; -0.3 to 0.3 % on ImageNet at 5 % of the speed (Composer)", .inverse = "unwrap",
+          .replace = replace, .targets = (const eg_class *const[]){&eg_batch_norm2d_class, NULL},
           .makes = (const eg_class *const[]){&eg_ghost_batch_norm2d_class, NULL});

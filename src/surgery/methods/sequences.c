@@ -14,12 +14,26 @@ static bool is_plain_sequence(const eg_module *m)
     return m->cls == &eg_sequential_class;
 }
 
+/* A layer and its name, NULL for the next free number. */
+typedef struct layer {
+    eg_module *module;
+    const char *name;
+} layer;
+
+/* Names stay, so that weights keep theirs; numbers count anew, as in PyTorch. */
+static eg_status add_layer(eg_module *sequence, const layer *l)
+{
+    bool is_number = l->name == NULL || strspn(l->name, "0123456789") == strlen(l->name);
+    eg_module *child = eg_module_retain(l->module);
+    return is_number ? eg_append(sequence, child) : eg_module_add_child(sequence, l->name, NULL, child);
+}
+
 /* A Sequential of these layers, which are retained here. NULL on failure. */
-static eg_module *make_sequence(eg_context *ctx, eg_module *const *layers, size_t n)
+static eg_module *make_sequence(eg_context *ctx, const layer *layers, size_t n)
 {
     eg_module *m = eg_sequential(ctx);
     for (size_t i = 0; i < n && m != NULL; i++) {
-        if (eg_append(m, eg_module_retain(layers[i])) == EG_OK)
+        if (add_layer(m, &layers[i]) == EG_OK)
             continue;
         eg_module_release(m);
         m = NULL;
@@ -28,12 +42,15 @@ static eg_module *make_sequence(eg_context *ctx, eg_module *const *layers, size_
 }
 
 /* Room for the layers of a Sequential, up to twice as many; *n receives how many it has. For free(). */
-static eg_module **list_layers(const eg_module *sequence, size_t *n)
+static layer *list_layers(const eg_module *sequence, size_t *n)
 {
-    eg_module **layers = eg__calloc(2 * sequence->n_slots + 1, sizeof(eg_module *));
+    layer *layers = eg__calloc(2 * sequence->n_slots + 1, sizeof(layer));
     *n = 0;
-    for (size_t i = 0; layers != NULL && eg__child_at(sequence, i) != NULL; i++)
-        layers[(*n)++] = eg__child_at(sequence, i);
+    for (size_t i = 0, slot; layers != NULL && (slot = eg__child_slot(sequence, i)) < sequence->n_slots; i++) {
+        eg_module *m = *eg__slot_child(&sequence->slots[slot]);
+        if (m != NULL)
+            layers[(*n)++] = (layer){m, sequence->slots[slot].name};
+    }
     return layers;
 }
 
@@ -41,8 +58,8 @@ static eg_module **list_layers(const eg_module *sequence, size_t *n)
 
 static eg_status check_range(int64_t first, int64_t count, size_t n, const char *path)
 {
-    EG_CHECK(first >= 0 && first + count <= (int64_t)n, EG_EINVAL,
-             "'%s' has %zu layers, expected at least %" PRId64 " for the range to fit", path, n, first + count);
+    EG_CHECK(first <= (int64_t)n && count <= (int64_t)n - first, EG_EINVAL,
+             "'%s' has %zu layers, expected enough for %" PRId64 " from number %" PRId64 " on", path, n, count, first);
     return EG_OK;
 }
 
@@ -74,14 +91,14 @@ static eg_status look_for_sequence(void *payload, eg_module *root)
 }
 
 /* Copies have weights of their own. */
-static eg_status copy_layers(eg_module **layers, size_t *n, size_t first, size_t count)
+static eg_status copy_layers(layer *layers, size_t *n, size_t first, size_t count)
 {
-    memmove(layers + first + 2 * count, layers + first + count, (*n - first - count) * sizeof(eg_module *));
+    memmove(layers + first + 2 * count, layers + first + count, (*n - first - count) * sizeof(layer));
     for (size_t i = 0; i < count; i++) {
-        layers[first + count + i] = eg_module_clone(layers[first + i]);
-        if (layers[first + count + i] == NULL) {
+        layers[first + count + i] = (layer){.module = eg_module_clone(layers[first + i].module)};
+        if (layers[first + count + i].module == NULL) {
             while (i-- > 0)
-                eg_module_release(layers[first + count + i]);
+                eg_module_release(layers[first + count + i].module);
             return eg_error_last()->code;
         }
     }
@@ -92,17 +109,17 @@ static eg_status copy_layers(eg_module **layers, size_t *n, size_t first, size_t
 static eg_status change_range(const edit *e)
 {
     size_t n, first = (size_t)e->range->first, count = (size_t)e->range->count;
-    eg_module **layers = list_layers(e->found, &n);
+    layer *layers = list_layers(e->found, &n);
     eg_status status = layers != NULL ? check_range(e->range->first, e->range->count, n, e->path) : EG_ENOMEM;
     if (status == EG_OK && e->duplicate) {
         status = copy_layers(layers, &n, first, count);
     } else if (status == EG_OK) {
-        memmove(layers + first, layers + first + count, (n - first - count) * sizeof(eg_module *));
+        memmove(layers + first, layers + first + count, (n - first - count) * sizeof(layer));
         n -= count;
     }
     eg_module *made = status == EG_OK ? make_sequence(e->s->ctx, layers, n) : NULL;
     for (size_t i = 0; status == EG_OK && e->duplicate && i < count; i++)
-        eg_module_release(layers[first + count + i]);
+        eg_module_release(layers[first + count + i].module);
     if (status == EG_OK)
         status = made != NULL ? eg_surgery_put(e->s, e->found, made, e->duplicate ? "duplicate_layers" : "drop_layers")
                               : eg_error_last()->code;
@@ -163,9 +180,9 @@ static eg_module *without_idle(eg_module *options, eg_surgery *s, eg_module *mod
     if (!is_plain_sequence(module))
         return NULL;
     size_t n, kept = 0;
-    eg_module **layers = list_layers(module, &n);
+    layer *layers = list_layers(module, &n);
     for (size_t i = 0; layers != NULL && i < n; i++) {
-        if (!is_idle(layers[i]))
+        if (!is_idle(layers[i].module))
             layers[kept++] = layers[i];
     }
     eg_module *made = layers != NULL && kept < n ? make_sequence(module->ctx, layers, kept) : NULL;
@@ -176,4 +193,4 @@ static eg_module *without_idle(eg_module *options, eg_surgery *s, eg_module *mod
 EG_METHOD(eg_identity_elimination, "identity_elimination", NULL,
           .help = "Sequentials lose the layers that do nothing: identities, and dropout with p = 0",
           .source = "paths of later layers change: see the key renames of the diff", .promise = EG_PROMISE_EXACT,
-          .replace = without_idle, .targets = (const eg_class *const[]){&eg_sequential_class, NULL});
+          .replace = without_idle, .recurses = true, .targets = (const eg_class *const[]){&eg_sequential_class, NULL});

@@ -6,8 +6,7 @@
 
 static eg_module *make_scales(const eg_squeeze_excite *o, const eg_conv2d *c)
 {
-    double latent = o->latent_channels < 1 ? o->latent_channels * (double)EG_MIN(c->in_channels, c->out_channels)
-                                           : o->latent_channels;
+    double latent = o->latent_channels < 1 ? o->latent_channels * (double)c->out_channels : o->latent_channels;
     eg_module *m =
         eg_squeeze_excite2d(c->base.ctx, c->out_channels, EG_MAX((int64_t)latent, 1), .gain = o->near_identity ? 2 : 0);
     /* sigmoid(0) = 1/2 everywhere, so with a gain of 2 nothing is scaled until it is learned. */
@@ -33,11 +32,11 @@ static eg_module *replace(eg_module *options, eg_surgery *s, eg_module *module, 
 
 EG_METHOD(eg_squeeze_excite, "squeeze_excite",
           EG_FIELDS(EG_FLOAT(eg_squeeze_excite, latent_channels, EG_AT_LEAST(0), .def = 64,
-                             .help = "between the two layers; below 1 a share of the narrower side"),
+                             .help = "between the two layers; below 1 a share of the channels out"),
                     EG_INT(eg_squeeze_excite, min_channels, EG_AT_LEAST(1), .def = 128,
                            .help = "of the narrower side of a convolution that gets one"),
                     EG_BOOL(eg_squeeze_excite, near_identity, .help = "begins without any effect")),
           .help = "convolutions get a scale for each channel, from the mean of all pixels",
           .source = "Hu et al. 2018; about 20 % more time to run (Composer)", .promise = EG_PROMISE_TRAINED,
-          .replace = replace, .targets = (const eg_class *const[]){&eg_conv2d_class, NULL},
+          .inverse = "unwrap", .replace = replace, .targets = (const eg_class *const[]){&eg_conv2d_class, NULL},
           .makes = (const eg_class *const[]){&eg_squeeze_excite_conv2d_class, NULL});

@@ -4,58 +4,58 @@
 #include "engraft/methods.h"
 #include "surgery/internal.h"
 
-typedef struct count {
-    const char *at;
-    size_t n;
-} count;
-
-static eg_status count_block(void *payload, const char *path, eg_module *m)
-{
-    count *c = payload;
-    c->n += m->cls == &eg_residual_block_class && eg__path_matches(c->at, path);
-    return EG_OK;
-}
-
-static eg_status count_blocks(void *payload, eg_module *root)
-{
-    return eg_module_walk(root, count_block, payload);
-}
-
-typedef struct application {
+/* Blocks of the model, in its order. */
+typedef struct blocks {
     const eg_stochastic_depth *options;
-    size_t n;
-} application;
+    const char *at;
+    eg__ptr_map numbers; /* block -> its number + 1 */
+} blocks;
+
+static eg_status add_block(void *payload, const char *path, eg_module *m)
+{
+    blocks *b = payload;
+    if (m->cls != &eg_residual_block_class || !eg__path_matches(b->at, path))
+        return EG_OK;
+    return eg__ptr_map_put(&b->numbers, m, (void *)(b->numbers.n + 1));
+}
+
+static eg_status find_blocks(void *payload, eg_module *root)
+{
+    return eg_module_walk(root, add_block, payload);
+}
 
 static eg_module *replace(void *payload, eg_module *module, size_t index)
 {
-    const application *a = payload;
-    const eg_stochastic_depth *o = a->options;
-    double share = o->distribution == EG_STOCHASTIC_DEPTH_LINEAR ? (double)(index + 1) / (double)a->n : 1;
+    const blocks *b = payload;
+    const eg_stochastic_depth *o = b->options;
+    void **number = eg__ptr_map_find(&b->numbers, module);
     eg_module *body = eg__child_at(module, 0), *shortcut = eg__child_at(module, 1);
-    if (body == NULL)
+    (void)index; /* blocks within blocks are offered last */
+    if (body == NULL || number == NULL)
         return NULL;
-    if (shortcut == NULL)
-        return eg_stochastic_residual(module->ctx, EG_NAMED({"body", eg_module_retain(body)}),
-                                      .drop_rate = o->drop_rate * share, .by_sample = o->method == EG_BY_SAMPLE);
-    return eg_stochastic_residual(module->ctx,
-                                  EG_NAMED({"body", eg_module_retain(body)}, {"shortcut", eg_module_retain(shortcut)}),
+    double share =
+        o->distribution == EG_STOCHASTIC_DEPTH_LINEAR ? (double)(uintptr_t)*number / (double)b->numbers.n : 1;
+    const eg_named_module parts[] = {{"body", eg_module_retain(body)}, {"shortcut", eg_module_retain(shortcut)}};
+    return eg_stochastic_residual(module->ctx, .named = parts, .n_named = shortcut != NULL ? 2 : 1,
                                   .drop_rate = o->drop_rate * share, .by_sample = o->method == EG_BY_SAMPLE);
 }
 
 static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
 {
-    count blocks = {.at = at};
-    EG_TRY(eg_surgery_look(s, count_blocks, &blocks));
-    application a = {(const eg_stochastic_depth *)options, blocks.n};
-    return eg_surgery_replace(s,
-                              EG_POLICIES({.cls = &eg_residual_block_class,
-                                           .replace = replace,
-                                           .payload = &a,
-                                           .at = at,
-                                           .exact = true,
-                                           .name = "stochastic_depth",
-                                           .without = EG_CARRY_WEIGHTS | EG_CARRY_BUFFERS}),
-                              false);
+    blocks b = {.options = (const eg_stochastic_depth *)options, .at = at};
+    eg_status status = eg_surgery_look(s, find_blocks, &b);
+    if (status == EG_OK)
+        status = eg_surgery_replace(s,
+                                    EG_POLICIES({.cls = &eg_residual_block_class,
+                                                 .replace = replace,
+                                                 .payload = &b,
+                                                 .at = at,
+                                                 .exact = true,
+                                                 .name = "stochastic_depth",
+                                                 .without = EG_CARRY_WEIGHTS | EG_CARRY_BUFFERS}),
+                                    true);
+    eg__ptr_map_free(&b.numbers);
+    return status;
 }
 
 EG_METHOD(eg_stochastic_depth, "stochastic_depth",
@@ -67,4 +67,4 @@ EG_METHOD(eg_stochastic_depth, "stochastic_depth",
                             .help = "of the rate over the blocks: growing with depth, or the same")),
           .help = "residual blocks are left out at random in training",
           .source = "Huang et al. 2016; block: 5 to 10 % faster at the same accuracy, sample: +0.4 % (Composer)",
-          .promise = EG_PROMISE_TRAINED, .plan = plan);
+          .promise = EG_PROMISE_TRAINED, .plan = plan, .inverse = "unwrap");

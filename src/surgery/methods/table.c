@@ -9,6 +9,7 @@ const eg_method *const eg__methods[] = {
     &eg_squeeze_excite_method,
     &eg_ghost_norm_method,
     &eg_stochastic_depth_method,
+    &eg_unwrap_method,
     &eg_weight_standardization_method,
     &eg_gated_linear_method,
     &eg_alibi_method,
