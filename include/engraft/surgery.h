@@ -10,9 +10,13 @@
  *         return eg_gelu(m->ctx);
  *     }
  *
- *     eg_surgery *s = eg_surgery_new(net, .optimizers = EG_OPTIMIZERS(adam), .inputs = EG_SHAPES(EG_SHAPE(1, 3, 32,
- * 32))); eg_surgery_replace(s, EG_POLICIES({.cls = &eg_relu_class, .replace = to_gelu}), false); eg_surgery_print(s,
- * stdout); eg_surgery_commit(s); eg_surgery_undo(s); eg_surgery_free(s);
+ *     eg_surgery *s = eg_surgery_new(net, .optimizers = EG_OPTIMIZERS(adam),
+ *                                    .inputs = EG_SHAPES(EG_SHAPE(1, 3, 32, 32)));
+ *     eg_surgery_replace(s, EG_POLICIES({.cls = &eg_relu_class, .replace = to_gelu}), false);
+ *     eg_surgery_print(s, stdout);
+ *     eg_surgery_commit(s);
+ *     eg_surgery_undo(s);
+ *     eg_surgery_free(s);
  *
  * What is changed is the graph of modules: a module that stands in several slots is one, and is replaced in all of
  * them, also where one parent holds it under two names. Names and rules are those of MosaicML Composer's surgery.

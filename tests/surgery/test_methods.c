@@ -155,6 +155,28 @@ static void check_outputs(const row *r, const float *before, size_t n_before, co
     }
 }
 
+/* 4.22: what leaves the process, structure as JSON and numbers by names, computes the same where it is read again. */
+static void check_export(const row *r, eg_module *m, eg_tensor *x, const float *expected, size_t n)
+{
+    float read[MAX_OUT];
+    char *json = eg_module_json_expanded(m);
+    assert_made(json);
+    eg_module *copy = eg_module_from_json(ctx, json);
+    assert_made(copy);
+    eg_state *numbers = eg_state_new();
+    assert_made(numbers);
+    assert_ok(eg_module_state(m, "", numbers));
+    assert_ok(eg_module_load_state(copy, "", numbers, true));
+    assert_int_equal(outputs(copy, x, read), n);
+    for (size_t i = 0; i < n; i++) {
+        if (read[i] != expected[i])
+            fail_msg("%s: output %zu is %g, and %g after reading", r->name, i, (double)expected[i], (double)read[i]);
+    }
+    eg_state_free(numbers);
+    eg_module_release(copy);
+    eg_free(json);
+}
+
 static void check_row(const row *r)
 {
     float before[MAX_OUT], after[MAX_OUT], undone[MAX_OUT];
@@ -171,7 +193,9 @@ static void check_row(const row *r)
     assert_made(s);
     assert_ok(eg_surgery_apply(s, r->make(ctx), r->at));
     assert_ok(eg_surgery_commit(s));
-    check_outputs(r, before, n, after, outputs(m, x, after));
+    size_t n_after = outputs(m, x, after);
+    check_outputs(r, before, n, after, n_after);
+    check_export(r, m, x, after, n_after);
     size_t made = eg_surgery_size(s);
     if (!r->repeats) {
         assert_ok(eg_surgery_apply(s, r->make(ctx), r->at));

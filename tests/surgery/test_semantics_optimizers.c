@@ -1,5 +1,5 @@
 /*
- * What optimizers have after a surgery, row by row of what the reference does or fails at (1.5), and its tests of them
+ * What optimizers have after a surgery, row by row of what the reference does or fails at (1.5, 1.6), and its tests of them
  * (4.6-4.10).
  */
 #include "surgery_support.h"
@@ -269,6 +269,45 @@ static void recursion_leaves_exactly_the_model(void **state)
     eg_module_release(m);
 }
 
+static eg_module *without_bias(void *payload, eg_module *m, size_t index)
+{
+    (void)index;
+    return eg_linear(m->ctx, 4, 4, .no_bias = *(const bool *)payload);
+}
+
+/* 1.6: where lists of old and new parameters are not of one length, none gets an empty place or another's, and no state
+ * of the others is lost: what has no successor leaves, what is new comes in with its module's. */
+static void lists_of_other_lengths(void **state)
+{
+    (void)state;
+    for (int shorter = 0; shorter < 2; shorter++) {
+        bool no_bias = shorter != 0;
+        eg_module *m = eg_sequential(ctx, EG_MODULES(eg_linear(ctx, 4, 4, .no_bias = !no_bias), eg_linear(ctx, 4, 4)));
+        eg_optimizer *o = eg_adam(m);
+        step(m, o);
+        eg_tensor *moment = o->params[0].states[1], *last = o->params[o->n_params - 1].states[1];
+        assert_non_null(moment);
+        eg_surgery *s = eg_replace_module_classes(
+            m, EG_POLICIES({.cls = &eg_linear_class, .at = "0", .replace = without_bias, .payload = &no_bias}),
+            .optimizers = EG_OPTIMIZERS(o));
+        assert_made(s);
+        if (no_bias)
+            assert_names(o, "0.weight", "1.weight", "1.bias");
+        else
+            assert_names(o, "0.weight", "0.bias", "1.weight", "1.bias");
+        assert_exact(m, o, no_bias ? 3 : 4);
+        assert_ptr_equal(o->params[0].states[1], moment);
+        assert_ptr_equal(o->params[o->n_params - 1].states[1], last);
+        assert_int_equal(o->params[0].step, 1);
+        if (!no_bias)
+            assert_int_equal(o->params[1].step, 0);
+        step(m, o);
+        eg_surgery_free(s);
+        eg_optimizer_free(o);
+        eg_module_release(m);
+    }
+}
+
 /* 1.5: on failure nothing is lost, neither of the model nor of the states. */
 static void failures_lose_no_state(void **state)
 {
@@ -295,6 +334,7 @@ int main(void)
         SURGERY_TEST(wrappers_join_the_group), SURGERY_TEST(nothing_to_do_is_nothing),
         SURGERY_TEST(frozen_stays_out),        SURGERY_TEST(tied_weights_stay),
         SURGERY_TEST(failures_lose_no_state),  SURGERY_TEST(recursion_leaves_exactly_the_model),
+        SURGERY_TEST(lists_of_other_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -272,6 +272,52 @@ static void references_follow_and_errors_undo(void **state)
     eg_module_release(m);
 }
 
+/* 1.4 device, meta device and DDP; 4.5: a context is what a device is there. A module of another one is refused, and
+ * all that is put in, parameters and buffers, is of the model's own, also for a pool, which has no parameters to tell
+ * from. There are no modules without numbers here, and no wrappers over processes. */
+static eg_module *of_another_context(void *payload, eg_module *m, size_t index)
+{
+    (void)m;
+    (void)index;
+    return eg_blur_max_pool2d(payload, 2);
+}
+
+static eg_module *blurred(void *payload, eg_module *m, size_t index)
+{
+    (void)payload;
+    (void)index;
+    return eg_blur_max_pool2d(m->ctx, 2);
+}
+
+static eg_status is_of_the_context(void *payload, const char *path, eg_slot_kind kind, eg_tensor *t)
+{
+    (void)path;
+    *(size_t *)payload += kind == EG_SLOT_BUFFER;
+    assert_ptr_equal(t->ctx, ctx);
+    return EG_OK;
+}
+
+static void all_is_of_one_context(void **state)
+{
+    (void)state;
+    eg_module *m = eg_sequential(ctx, EG_MODULES(eg_max_pool2d(ctx, 2), linear()));
+    uint64_t before = fingerprint(m, NULL);
+    eg_context *other = eg_context_new(.threads = 1);
+    assert_refused(eg_replace_module_classes(m, EG_POLICIES({.cls = &eg_max_pool2d_class,
+                                                             .replace = of_another_context,
+                                                             .payload = other})),
+                   EG_EINVAL, "made in another context than the model");
+    assert_true(fingerprint(m, NULL) == before);
+    eg_context_free(other);
+    eg_surgery *s = eg_replace_module_classes(m, EG_POLICIES({.cls = &eg_max_pool2d_class, .replace = blurred}));
+    assert_made(s);
+    size_t n_buffers = 0;
+    assert_ok(eg_module_walk_tensors(m, is_of_the_context, &n_buffers));
+    assert_int_equal(n_buffers, 1); /* the filter of the blur */
+    eg_surgery_free(s);
+    eg_module_release(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +325,7 @@ int main(void)
         SURGERY_TEST(counters_continue), SURGERY_TEST(shared_modules_stay_shared),
         SURGERY_TEST(the_root),          SURGERY_TEST(endless_recursion_ends_in_an_error),
         SURGERY_TEST(carries_over),      SURGERY_TEST(references_follow_and_errors_undo),
+        SURGERY_TEST(all_is_of_one_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,7 @@ static eg_trainer *make_trainer(eg_context *ctx, eg_module *model, eg_dataset *d
     return eg_trainer_new(ctx, model, data, .epochs = 1, .batch_size = 16, .run = run, .resume = resume);
 }
 
+/* 4.21 of the reference's cases: whoever loads a checkpoint without the surgery is told, and can do it from there. */
 static void test_recipe_in_checkpoints(void **state)
 {
     (void)state;
