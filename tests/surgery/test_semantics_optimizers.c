@@ -1,6 +1,6 @@
 /*
- * What optimizers have after a surgery, row by row of what the reference does or fails at (1.5, 1.6), and its tests of them
- * (4.6-4.10).
+ * What optimizers have after a surgery, row by row of what the reference does or fails at (1.5, 1.6), and its tests of
+ * them (4.6-4.10).
  */
 #include "surgery_support.h"
 

@@ -303,9 +303,8 @@ static void all_is_of_one_context(void **state)
     eg_module *m = eg_sequential(ctx, EG_MODULES(eg_max_pool2d(ctx, 2), linear()));
     uint64_t before = fingerprint(m, NULL);
     eg_context *other = eg_context_new(.threads = 1);
-    assert_refused(eg_replace_module_classes(m, EG_POLICIES({.cls = &eg_max_pool2d_class,
-                                                             .replace = of_another_context,
-                                                             .payload = other})),
+    assert_refused(eg_replace_module_classes(
+                       m, EG_POLICIES({.cls = &eg_max_pool2d_class, .replace = of_another_context, .payload = other})),
                    EG_EINVAL, "made in another context than the model");
     assert_true(fingerprint(m, NULL) == before);
     eg_context_free(other);
@@ -321,10 +320,14 @@ static void all_is_of_one_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SURGERY_TEST(rows_of_the_table), SURGERY_TEST(two_hits_are_a_conflict),
-        SURGERY_TEST(counters_continue), SURGERY_TEST(shared_modules_stay_shared),
-        SURGERY_TEST(the_root),          SURGERY_TEST(endless_recursion_ends_in_an_error),
-        SURGERY_TEST(carries_over),      SURGERY_TEST(references_follow_and_errors_undo),
+        SURGERY_TEST(rows_of_the_table),
+        SURGERY_TEST(two_hits_are_a_conflict),
+        SURGERY_TEST(counters_continue),
+        SURGERY_TEST(shared_modules_stay_shared),
+        SURGERY_TEST(the_root),
+        SURGERY_TEST(endless_recursion_ends_in_an_error),
+        SURGERY_TEST(carries_over),
+        SURGERY_TEST(references_follow_and_errors_undo),
         SURGERY_TEST(all_is_of_one_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
