@@ -152,19 +152,22 @@ typedef struct eg_open eg_open;       /* opaque */
 
 /** The head of every module. Members are read freely; they are changed through functions. */
 struct eg_module {
+    /* What walks over whole models read comes first, in a line of the cache. */
     const eg_class *cls;
-    char *name; /**< of the slot it was first put in; NULL for a root */
     size_t refs;
     eg_slot *slots;
-    size_t n_slots, slots_capacity;
+    size_t n_slots;
+    char *name; /**< of the slot it was first put in; NULL for a root */
+    size_t n_hooks;
+    void *extension; /**< what a family of classes keeps beside the struct (mutables do); not cloned */
+    eg_status status; /**< first failure of a slot, for eg_module_status() */
+    bool training;
+    size_t slots_capacity;
     eg_hook *hooks;
-    size_t n_hooks, hooks_capacity;
+    size_t hooks_capacity;
     eg_reparam *reparams; /**< parameters that are computed: see eg_weight_norm() */
     size_t n_reparams, reparams_capacity;
     eg_open *open; /**< NULL when no field is open: see EG_OPEN() */
-    bool training;
-    eg_status status; /**< first failure of a slot, for eg_module_status() */
-    void *extension;  /**< what a family of classes keeps beside the struct (mutables do); not cloned */
     void (*free_extension)(void *extension);
     eg_module *link; /**< internal: the next in a list under way, else NULL */
     eg_context *ctx; /**< last, so that { .base.ctx = ctx, 16, 32 } goes on with the fields of the class */

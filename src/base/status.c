@@ -51,9 +51,17 @@ const eg_error *eg_error_first(void)
     return view(&errors.first);
 }
 
+static void forget(failure *f)
+{
+    f->view.code = EG_OK;
+    f->text[0] = f->where[0] = '\0';
+}
+
 void eg_error_clear(void)
 {
-    memset(&errors, 0, sizeof errors);
+    forget(&errors.last);
+    forget(&errors.first);
+    errors.same = false;
 }
 
 /* Messages quote what files hold: a name in one of them must start no line and command no terminal. */

@@ -12,7 +12,7 @@ static eg_status add_vertex(eg__model_graph *graph, eg_module *m, uint32_t link,
     EG_CHECK(graph->n_vertices < EG__NO_VERTEX, EG_EUNSUPPORTED, "more than %u modules", EG__NO_VERTEX);
     EG_TRY(eg__grow(&graph->vertices, &graph->vertices_capacity, graph->n_vertices + 1, sizeof(*graph->vertices)));
     *vertex = (uint32_t)graph->n_vertices;
-    graph->vertices[graph->n_vertices++] = (eg__vertex){.module = m, .first_place = link, .n_places = 1, .way = link};
+    graph->vertices[graph->n_vertices++] = (eg__vertex){.module = m, .n_links = (uint32_t)EG_MIN(m->n_slots, EG__NO_VERTEX), .first_place = link, .n_places = 1, .way = link};
     return EG_OK;
 }
 
@@ -34,20 +34,15 @@ static eg_status vertex_of(eg__model_graph *graph, eg_module *m, uint32_t link, 
 /* What is about to be read comes from all over the memory: the processor is told of it a few slots before. */
 static void prefetch_child(const eg_module *m, size_t slot)
 {
-#ifdef __GNUC__
     if (slot < m->n_slots && m->slots[slot].kind == EG_SLOT_CHILD)
         __builtin_prefetch(*eg__slot_child(&m->slots[slot]));
-#else
-    (void)m;
-    (void)slot;
-#endif
 }
 
 static eg_status add_links(eg__model_graph *graph, uint32_t parent)
 {
-    const eg_module *m = graph->vertices[parent].module;
-    if (m->n_slots == 0)
+    if (graph->vertices[parent].n_links == 0) /* slots that it had when it was met: leaves are not read again */
         return EG_OK;
+    const eg_module *m = graph->vertices[parent].module;
     size_t first = graph->n_links;
     EG_CHECK(first + m->n_slots < EG__NO_VERTEX, EG_EUNSUPPORTED, "more than %u slots", EG__NO_VERTEX);
     EG_TRY(eg__grow(&graph->links, &graph->links_capacity, first + m->n_slots + 1, sizeof(*graph->links)));

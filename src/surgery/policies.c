@@ -14,6 +14,9 @@ enum { MAX_CHAIN = 64, MAX_RECURSIONS = 1 << 20 };
 
 enum { UNSEEN, SEEN, REPLACED };
 
+/* Modules come from all over the memory: the processor is told of them so many before they are read. */
+enum { AHEAD = 8 };
+
 typedef struct pass {
     eg_surgery *s;
     eg_policies policies;
@@ -225,6 +228,8 @@ static eg_status walk(pass *p, uint32_t *stack)
     stack[depth++] = 0;
     while (depth > 0) {
         uint32_t vertex = stack[--depth];
+        if (depth > AHEAD)
+            __builtin_prefetch(p->graph.vertices[stack[depth - AHEAD]].module);
         if (p->state[vertex] != UNSEEN)
             continue;
         p->state[vertex] = SEEN;
