@@ -204,6 +204,8 @@ eg_status check_file_options(const network_options *options);
 eg_module *build_network(eg_context *ctx, const network_options *options);
 /** The network of an architecture: a plain model. */
 eg_module *build_fixed(eg_context *ctx, const network_options *options, const eg_arch *arch);
+/** Lets every candidate of a supernet run, for its costs; for eg_mutator_detach(). NULL on failure. */
+eg_mutator *run_everything(eg_module *model);
 /** Adds "params" and "macs" of a plain model (or of a supernet whose mutator decides). */
 eg_status add_costs(json_t *result, eg_module *model, eg_shape input);
 /** Writes the graph of a supernet into a directory, which is made: graph.json and an event file of TensorBoard's. */
@@ -234,6 +236,9 @@ eg_status check_precision(const char *name);
 eg_status check_memory(const char *name);
 eg_status check_memory_size(const char *text);
 eg_status check_count(const char *text);
+eg_status check_sizes(const char *text);
+/** Of a text that was checked: the sizes of a sample, "3,32,32". */
+eg_shape sizes_of(const char *text);
 /** Of a text that was checked: "500k" is 500000. */
 int64_t count_of(const char *text);
 

@@ -14,30 +14,6 @@ typedef struct show_args {
 
 #define ROW(...) OPTION(show_args, __VA_ARGS__)
 
-/* Sizes with commas between them. */
-static bool parse_input(const char *text, eg_shape *shape)
-{
-    *shape = (eg_shape){0};
-    for (const char *p = text; shape->ndim < 3; p++) {
-        char *end;
-        long long size = strtoll(p, &end, 10);
-        if (end == p || size < 1 || size > 1 << 24)
-            return false;
-        shape->dims[shape->ndim++] = size;
-        p = end;
-        if (*p != ',')
-            return *p == '\0';
-    }
-    return false;
-}
-
-static eg_status check_input(const char *text)
-{
-    eg_shape shape;
-    EG_CHECK(parse_input(text, &shape), EG_EINVAL, "'%s' is no sizes of a sample, expected such as 3,32,32", text);
-    return EG_OK;
-}
-
 static const option_spec options[] = {
     ROW(TEXT, space, "space", "NAME", "a search space, or a file of one", .flags = OPTION_INHERITED,
         .check = check_space),
@@ -45,7 +21,7 @@ static const option_spec options[] = {
     ROW(TEXT, data, "data", "SPEC", "data set whose shape to build the space for", .flags = 0, .check = check_data,
         .shown = "1 x 28 x 28, 10 classes"),
     ROW(TEXT, input, "input", "SIZES", "sizes of a sample, in place of --data: 3,32,32", .flags = 0,
-        .check = check_input),
+        .check = check_sizes),
     ROW(INT, classes, "classes", "N", "classes, in place of --data", .max = 1 << 20, .initial = "0", .shown = "10"),
     ROW(INT, channels, "channels", "N", "channels of the space's first cells", .flags = OPTION_INHERITED, .max = 4096,
         .initial = "0", .shown = "the space's own"),
@@ -68,13 +44,6 @@ static const option_spec options[] = {
         .flags = 0),
     {.name = NULL},
 };
-
-/* Lets every candidate run, so that the costs are those of the whole supernet. */
-static eg_status choose_everything(eg_module *model, eg_mutator **mutator)
-{
-    *mutator = eg_mutator_attach(&eg_mutator_base_class, sizeof(eg_mutator), &(eg_mutator){0}, model);
-    return *mutator ? eg_mutator_choose_all(*mutator) : eg_error_last()->code;
-}
 
 /* What was chosen, beside each choice that counts: others lie in what was not chosen. */
 static eg_status add_chosen(json_t *mutables, const eg_arch *arch)
@@ -102,7 +71,11 @@ static eg_status describe(eg_module *model, const eg_arch *arch, eg_shape input,
         return eg_error_last()->code;
     json_object_set_new(result, "mutables", mutables);
     eg_mutator *everything = NULL;
-    eg_status status = arch ? eg_apply_arch(model, arch) : choose_everything(model, &everything);
+    eg_status status = arch ? eg_apply_arch(model, arch) : EG_OK;
+    if (!arch) {
+        everything = run_everything(model);
+        status = everything ? EG_OK : eg_error_last()->code;
+    }
     if (status == EG_OK && arch)
         status = add_chosen(mutables, arch);
     if (status == EG_OK)
@@ -155,7 +128,7 @@ static eg_status find_data(eg_context *ctx, const show_args *a, network_options 
     if (network->space_text)
         space_data(network->space_text, &network->input, &network->classes);
     if (a->input)
-        parse_input(a->input, &network->input);
+        network->input = sizes_of(a->input);
     if (a->classes > 0)
         network->classes = a->classes;
     return EG_OK;

@@ -5,30 +5,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#define ROW(...) OPTION(surgery_args, __VA_ARGS__)
-#define INPUT_ROW ROW(TEXT, input, "input", "SIZES", "sizes of a sample: 3,32,32", .flags = 0, .shown = "the run's")
-#define JSON_ROW ROW(FLAG, json, "json", NULL, "print one JSON object", .flags = 0)
-#define THREADS_ROW                                                                                                    \
-    ROW(INT, threads, "threads", "N", "threads to compute with", .max = 1024, .initial = "0", .shown = "all processors")
-#define RULE_ROWS                                                                                                      \
-    ROW(RULE, rules, "method", "CALL", "apply a method: 'factorize(rank=0.25)'; again and again, in order",            \
-        .flags = 0),                                                                                                   \
-        ROW(RULE, rules, "replace", "CLASS=CALL", "replace modules of a class: 'ReLU=SiLU', by a method or a class",   \
-            .flags = 0),                                                                                               \
-        ROW(RULE, rules, "at", "PATHS", "limits what stands before it to these paths: 'layers.*.conv, head.**'",       \
-            .flags = 0),                                                                                               \
-        ROW(RULE, rules, "recipe", "FILE", "do what a recipe says: surgery.json of an earlier surgery", .flags = 0),   \
-        ROW(FLAG, any_model, "any-model", NULL, "allow a recipe that was made for another model", .flags = 0)
-#define END_ROW                                                                                                        \
-    {                                                                                                                  \
-        .name = NULL                                                                                                   \
-    }
-
-static const char about_models[] =
+const char about_models[] =
     "MODEL is a folder with model.json and model.safetensors (a retraining leaves one), a search's run, a file of a\n"
-    "model (weights beside it, .safetensors) or of a space, or the name of a space.";
+    "model (weights beside it, .safetensors) or of a space, or the name of a space. Spaces run with all candidates.";
 
 int print_text(const command *self, char *text, bool json)
 {
@@ -44,30 +24,35 @@ int print_text(const command *self, char *text, bool json)
     return EXIT_OK;
 }
 
-/* ---- a part's work: a context, the models that it names, and a surgery ---- */
+/* ---- what parts have in common ---- */
 
-typedef struct work {
-    eg_context *ctx;
-    named_model first, second;
-    eg_surgery *s;
-} work;
-
-static eg_status open_work(work *w, const surgery_args *a)
+eg_status open_work(work *w, const surgery_args *a)
 {
     *w = (work){.ctx = open_context(a->threads, a->seed, NULL)};
     if (!w->ctx)
         return eg_error_last()->code;
     EG_TRY(load_named_model(w->ctx, a->words[0], a->input, &w->first));
-    return a->words[1] ? load_named_model(w->ctx, a->words[1], a->input, &w->second) : EG_OK;
+    if (!a->words[1])
+        return EG_OK;
+    EG_TRY(load_named_model(w->ctx, a->words[1], a->input, &w->second));
+    if (w->first.input.ndim == 0)
+        w->first.input = w->second.input;
+    return EG_OK;
+}
+
+/* What is wrong with the words and options together, whatever the model is. */
+static eg_status check_work(const surgery_args *a)
+{
+    EG_CHECK(a->rules.n > 0 || a->words[1], EG_EINVAL,
+             "nothing is to be done: give --method, --replace or --recipe ('engraft surgery methods' lists methods)");
+    EG_CHECK(a->rules.n == 0 || !a->words[1], EG_EINVAL,
+             "two models are compared as they are: --method, --replace and --recipe go with one");
+    return check_rules(&a->rules);
 }
 
 static eg_status open_surgery(work *w, const surgery_args *a)
 {
     EG_TRY(open_work(w, a));
-    EG_CHECK(a->rules.n > 0 || a->words[1], EG_EINVAL,
-             "nothing is to be done: give --method, --replace or --recipe ('engraft surgery methods' lists methods)");
-    EG_CHECK(a->rules.n == 0 || !a->words[1], EG_EINVAL,
-             "two models are compared as they are: --method, --replace and --recipe go with one");
     if (a->words[1])
         return EG_OK;
     bool runs = w->first.input.ndim > 0;
@@ -79,8 +64,8 @@ static eg_status open_surgery(work *w, const surgery_args *a)
 static void close_work(work *w)
 {
     eg_surgery_free(w->s);
-    eg_module_release(w->first.model);
-    eg_module_release(w->second.model);
+    close_named_model(&w->first);
+    close_named_model(&w->second);
     close_context(w->ctx);
 }
 
@@ -91,25 +76,41 @@ static void print_notes(const work *w)
         fprintf(stderr, "engraft: %s\n", eg_surgery_note_at(w->s, i));
 }
 
-typedef int (*part_fn)(const command *self, work *w, const surgery_args *a);
+/* What a program gives as .inputs, people give as --input. */
+static int report_opening(const command *self)
+{
+    const char *message = eg_error_first()->message, *there = strstr(message, "give the surgery .inputs");
+    if (!there)
+        return report_failure(self->name);
+    fprintf(stderr, "engraft %s: %.*sgive --input, such as 3,32,32\n", self->name, (int)(there - message), message);
+    return EXIT_FAILED;
+}
 
-static int run_with(const command *self, void *args, eg_status (*open)(work *, const surgery_args *), part_fn part)
+int run_with(const command *self, void *args, eg_status (*open)(work *, const surgery_args *), part_fn part)
 {
     const surgery_args *a = args;
     work w;
-    int result = open(&w, a) == EG_OK ? part(self, &w, a) : report_failure(self->name);
+    int result = open(&w, a) == EG_OK ? part(self, &w, a) : report_opening(self);
     print_notes(&w);
+    if (result == EXIT_NOTHING && w.s)
+        fputs("engraft: nothing to do\n", stderr);
     close_work(&w);
     return result;
 }
 
-/* For parts that need a plan: without one nothing is done. */
-static bool has_plan(const work *w)
+int run_surgery(const command *self, void *args, part_fn part)
 {
-    if (eg_surgery_has_plan(w->s))
-        return true;
-    fputs("engraft: no module matched: nothing to do\n", stderr);
-    return false;
+    if (check_work(args) != EG_OK)
+        return usage_error(self->name, "%s", eg_error_first()->message);
+    return run_with(self, args, open_surgery, part);
+}
+
+bool has_plan(const command *self, const work *w, const surgery_args *a)
+{
+    bool has = eg_surgery_has_plan(w->s);
+    if (!has && a->json)
+        print_text(self, eg_surgery_json(w->s), true);
+    return has;
 }
 
 /* ---- ls and count ---- */
@@ -206,7 +207,7 @@ static const command count = {
 
 static int plan_part(const command *self, work *w, const surgery_args *a)
 {
-    if (!has_plan(w))
+    if (!has_plan(self, w, a))
         return EXIT_NOTHING;
     if (eg_surgery_check(w->s) != EG_OK)
         return report_failure(self->name);
@@ -216,12 +217,12 @@ static int plan_part(const command *self, work *w, const surgery_args *a)
 static int run_plan(const command *self, void *args, bool *given)
 {
     (void)given;
-    return run_with(self, args, open_surgery, plan_part);
+    return run_surgery(self, args, plan_part);
 }
 
 static int diff_part(const command *self, work *w, const surgery_args *a)
 {
-    if (w->s && !has_plan(w))
+    if (w->s && !has_plan(self, w, a))
         return EXIT_NOTHING;
     eg_model_diff *diff = w->s ? eg_surgery_diff(w->s) : eg_model_diff_new(w->first.model, w->second.model);
     if (!diff)
@@ -234,7 +235,7 @@ static int diff_part(const command *self, work *w, const surgery_args *a)
 static int run_diff(const command *self, void *args, bool *given)
 {
     (void)given;
-    return run_with(self, args, open_surgery, diff_part);
+    return run_surgery(self, args, diff_part);
 }
 
 static eg_status check_runs(const named_model *named)
@@ -257,7 +258,7 @@ static int cost_part(const command *self, work *w, const surgery_args *a)
         eg_cost_free(&cost);
         return result;
     }
-    if (w->s && !has_plan(w))
+    if (w->s && !has_plan(self, w, a))
         return EXIT_NOTHING;
     eg_cost_change change;
     eg_status status =
@@ -270,26 +271,38 @@ static int cost_part(const command *self, work *w, const surgery_args *a)
     return result;
 }
 
-static eg_status open_cost(work *w, const surgery_args *a)
-{
-    return a->rules.n > 0 || a->words[1] ? open_surgery(w, a) : open_work(w, a);
-}
-
 static int run_cost(const command *self, void *args, bool *given)
 {
+    const surgery_args *a = args;
     (void)given;
-    return run_with(self, args, open_cost, cost_part);
+    return a->rules.n > 0 || a->words[1] ? run_surgery(self, args, cost_part)
+                                         : run_with(self, args, open_work, cost_part);
+}
+
+/* Each model without weights has random numbers of its own. */
+static eg_status check_weights(const work *w, const surgery_args *a)
+{
+    bool first = w->first.is_random;
+    EG_CHECK(!w->second.model || !(first || w->second.is_random), EG_EINVAL,
+             "'%s' has no weights beside it (.safetensors), so its outputs cannot be compared",
+             first ? a->words[0] : a->words[1]);
+    return EG_OK;
+}
+
+static eg_promise promise_to_verify(const surgery_args *a)
+{
+    if (a->tolerance > 0)
+        return EG_PROMISE_CLOSE;
+    return a->words[1] ? promise_of_folder(a->words[1], EG_PROMISE_EXACT) : promise_of_rules(&a->rules);
 }
 
 static int verify_part(const command *self, work *w, const surgery_args *a)
 {
-    if (check_runs(&w->first) != EG_OK)
+    if (check_runs(&w->first) != EG_OK || check_weights(w, a) != EG_OK)
         return report_failure(self->name);
-    if (w->s && !has_plan(w))
+    if (w->s && !has_plan(self, w, a))
         return EXIT_NOTHING;
-    eg_promise promise = a->words[1] ? EG_PROMISE_EXACT : promise_of_rules(&a->rules);
-    if (a->tolerance > 0)
-        promise = EG_PROMISE_CLOSE;
+    eg_promise promise = promise_to_verify(a);
     eg_guard_options options = {
         .struct_size = sizeof(options), .promise = promise, .tolerance = a->tolerance, .seed = (uint64_t)a->seed};
     eg_guard_report report = {0};
@@ -300,15 +313,13 @@ static int verify_part(const command *self, work *w, const surgery_args *a)
         return report_failure(self->name);
     eg_error_clear();
     print_text(self, a->json ? eg_guard_json(&report) : eg_guard_text(&report), a->json);
-    if (!a->json)
-        putchar('\n');
     return report.kept ? EXIT_OK : EXIT_FAILED;
 }
 
 static int run_verify(const command *self, void *args, bool *given)
 {
     (void)given;
-    return run_with(self, args, open_surgery, verify_part);
+    return run_surgery(self, args, verify_part);
 }
 
 static const option_spec plan_options[] = {RULE_ROWS, INPUT_ROW, JSON_ROW, END_ROW};
@@ -361,7 +372,7 @@ static const option_spec verify_options[] = {RULE_ROWS,
                                              INPUT_ROW,
                                              ROW(REAL, tolerance, "tolerance", "X",
                                                  "largest difference, of the largest output", .initial = "0",
-                                                 .shown = "what the methods promise"),
+                                                 .shown = "what methods promise, also those of OTHER's surgery.json"),
                                              ROW(INT, seed, "seed", "N", "of the random input", .initial = "0"),
                                              THREADS_ROW,
                                              JSON_ROW,
@@ -379,173 +390,8 @@ static const command verify = {
     .words_offset = offsetof(surgery_args, words),
 };
 
-/* ---- apply and undo ---- */
-
-static eg_status check_new_folder(const char *directory)
-{
-    EG_CHECK(!file_exists(directory), EG_EINVAL, "'%s' is there already: a surgery writes into a new folder",
-             directory);
-    EG_CHECK(mkdir(directory, 0777) == 0, EG_EIO, "cannot make the folder '%s'", directory);
-    return EG_OK;
-}
-
-/* The model before stays in a folder of its own: that is what undo reads. */
-static eg_status write_result(work *w, const char *out)
-{
-    EG_TRY(eg_surgery_check(w->s));
-    EG_TRY(check_new_folder(out));
-    char *before = path_join(out, "before"), *recipe = path_join(out, "surgery.json");
-    eg_status status = before && recipe ? check_new_folder(before) : eg_fail(EG_ENOMEM, "out of memory");
-    if (status == EG_OK)
-        status = save_named_model(w->first.model, before);
-    if (status == EG_OK)
-        status = eg_surgery_commit(w->s);
-    if (status == EG_OK)
-        status = eg_surgery_save_recipe(w->s, recipe);
-    if (status == EG_OK)
-        status = save_named_model(w->first.model, out);
-    free(before);
-    free(recipe);
-    return status;
-}
-
-static int apply_part(const command *self, work *w, const surgery_args *a)
-{
-    if (!has_plan(w))
-        return EXIT_NOTHING;
-    if (write_result(w, a->out) != EG_OK)
-        return report_failure(self->name);
-    if (a->json)
-        return print_text(self, eg_surgery_json(w->s), true);
-    printf("%zu module%s replaced; the model is in '%s'\n", eg_surgery_size(w->s),
-           eg_surgery_size(w->s) == 1 ? "" : "s", a->out);
-    return EXIT_OK;
-}
-
-static int run_apply(const command *self, void *args, bool *given)
-{
-    return options_complete(self, given) ? run_with(self, args, open_surgery, apply_part) : EXIT_USAGE;
-}
-
-static const option_spec apply_options[] = {RULE_ROWS,
-                                            ROW(TEXT, out, "out", "DIR",
-                                                "new folder for model.json, model.safetensors and surgery.json",
-                                                .flags = OPTION_REQUIRED),
-                                            INPUT_ROW, JSON_ROW, END_ROW};
-static const command apply = {
-    .name = "surgery apply",
-    .synopsis = "MODEL --method CALL.. | --replace CLASS=CALL.. --out DIR",
-    .summary = "change a model, and write what it is then into a new folder",
-    .details = about_models,
-    .options = apply_options,
-    .args_size = sizeof(surgery_args),
-    .run = run_apply,
-    .min_words = 1,
-    .max_words = 1,
-    .words_offset = offsetof(surgery_args, words),
-};
-
-static eg_status open_before(work *w, const surgery_args *a)
-{
-    char *before = path_join(a->words[0], "before");
-    if (!before)
-        return eg_fail(EG_ENOMEM, "out of memory");
-    surgery_args from = *a;
-    from.words[0] = before;
-    eg_status status = file_exists(before) ? open_work(w, &from) : EG_ENOENT;
-    if (!file_exists(before)) {
-        *w = (work){0};
-        eg_fail(EG_ENOENT, "'%s' is not what 'engraft surgery apply' has written: it has no folder 'before'",
-                a->words[0]);
-    }
-    free(before);
-    return status;
-}
-
-static int undo_part(const command *self, work *w, const surgery_args *a)
-{
-    if (check_new_folder(a->out) != EG_OK || save_named_model(w->first.model, a->out) != EG_OK)
-        return report_failure(self->name);
-    printf("the model before is in '%s'\n", a->out);
-    return EXIT_OK;
-}
-
-static int run_undo(const command *self, void *args, bool *given)
-{
-    return options_complete(self, given) ? run_with(self, args, open_before, undo_part) : EXIT_USAGE;
-}
-
-static const option_spec undo_options[] = {
-    ROW(TEXT, out, "out", "DIR", "new folder for the model as it was", .flags = OPTION_REQUIRED), END_ROW};
-static const command undo = {
-    .name = "surgery undo",
-    .synopsis = "DIR --out DIR",
-    .summary = "the model as it was before 'surgery apply' wrote a folder",
-    .options = undo_options,
-    .args_size = sizeof(surgery_args),
-    .run = run_undo,
-    .min_words = 1,
-    .max_words = 1,
-    .words_offset = offsetof(surgery_args, words),
-};
-
-/* ---- methods ---- */
-
-static json_t *method_json(const eg_method *m)
-{
-    static const char *const promises[] = {"exact", "close", "trained"};
-    json_t *fields = json_object();
-    for (const eg_field *f = m->options.fields; f && f->name; f++)
-        json_object_set_new(fields, f->name, json_string(f->help));
-    return json_pack("{s:s, s:s, s:s, s:s, s:o}", "name", m->options.name, "help", m->help, "source",
-                     m->source ? m->source : "", "outputs", promises[m->promise], "options", fields);
-}
-
-static void print_method(const eg_method *m)
-{
-    static const char *const promises[] = {"outputs stay the same", "outputs stay near", "is to be trained after"};
-    printf("%s: %s; %s\n", m->options.name, m->help, promises[m->promise]);
-    for (const eg_field *f = m->options.fields; f && f->name; f++)
-        printf("  %-18s %s%s", f->name, f->help, f->def != 0 ? "" : "\n"),
-            f->def != 0 ? printf(" (default: %g)\n", f->def) : 0;
-    if (m->source)
-        printf("  source: %s\n", m->source);
-}
-
-static int run_methods(const command *self, void *args, bool *given)
-{
-    const surgery_args *a = args;
-    json_t *list = json_array();
-    (void)given;
-    if (a->words[0] && !eg_method_find(a->words[0])) {
-        json_decref(list);
-        return report_failure(self->name);
-    }
-    for (size_t i = 0; eg_method_at(i); i++) {
-        if (a->words[0] && strcmp(a->words[0], eg_method_at(i)->options.name) != 0)
-            continue;
-        if (a->json)
-            json_array_append_new(list, method_json(eg_method_at(i)));
-        else
-            print_method(eg_method_at(i));
-    }
-    int result = a->json ? print_json(json_pack("{s:O}", "methods", list)) : EXIT_OK;
-    json_decref(list);
-    return result;
-}
-
-static const command methods = {
-    .name = "surgery methods",
-    .synopsis = "[METHOD]",
-    .summary = "list the methods, and what they take",
-    .options = count_options,
-    .args_size = sizeof(surgery_args),
-    .run = run_methods,
-    .max_words = 1,
-    .words_offset = offsetof(surgery_args, words),
-};
-
-static const command *const parts[] = {&ls, &count, &methods, &plan, &apply, &undo, &diff, &cost, &verify, NULL};
+static const command *const parts[] = {&ls,   &count, &surgery_methods, &plan, &surgery_apply, &surgery_undo,
+                                       &diff, &cost,  &verify,          NULL};
 
 const command surgery_command = {
     .name = "surgery",

@@ -86,7 +86,16 @@ static int run_part(const command *c, int argc, char **argv)
         print_parts(c, stdout);
         return EXIT_OK;
     }
-    const command *part = find_in(c->parts, argv[1]);
+    if (strcmp(argv[1], "help") == 0 && argc == 2) {
+        print_parts(c, stdout);
+        return EXIT_OK;
+    }
+    bool help = strcmp(argv[1], "help") == 0;
+    const command *part = find_in(c->parts, argv[help ? 2 : 1]);
+    if (part && help) {
+        options_help(part);
+        return EXIT_OK;
+    }
     if (part)
         return run_command(part, argc - 1, argv + 1);
     const char *names[MAX_OPTIONS] = {NULL};

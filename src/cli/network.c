@@ -20,6 +20,29 @@ eg_status check_space(const char *name)
                    file ? "the name of a space's file ends in .json" : "'engraft spaces' lists them");
 }
 
+/* Sizes with commas between them; ndim 0 for any other text. */
+eg_shape sizes_of(const char *text)
+{
+    eg_shape shape = {0};
+    for (const char *p = text; shape.ndim < 3; p++) {
+        char *end;
+        long long size = strtoll(p, &end, 10);
+        if (end == p || size < 1 || size > 1 << 24 || (*end != ',' && *end != '\0'))
+            break;
+        shape.dims[shape.ndim++] = size;
+        p = end;
+        if (*p == '\0')
+            return shape;
+    }
+    return (eg_shape){0};
+}
+
+eg_status check_sizes(const char *text)
+{
+    EG_CHECK(sizes_of(text).ndim > 0, EG_EINVAL, "'%s' is no sizes of a sample, expected such as 3,32,32", text);
+    return EG_OK;
+}
+
 eg_status check_data(const char *spec)
 {
     return eg_dataset_check_spec(spec);
@@ -91,6 +114,16 @@ eg_module *build_fixed(eg_context *ctx, const network_options *options, const eg
         model = NULL;
     }
     return model;
+}
+
+eg_mutator *run_everything(eg_module *model)
+{
+    eg_mutator *mutator = eg_mutator_attach(&eg_mutator_base_class, sizeof(eg_mutator), NULL, model);
+    if (mutator && eg_mutator_choose_all(mutator) != EG_OK) {
+        eg_mutator_detach(mutator);
+        mutator = NULL;
+    }
+    return mutator;
 }
 
 static eg_shape batch_of(eg_shape sample, int64_t n)

@@ -20,6 +20,7 @@ typedef struct line {
 typedef struct listing {
     line *items;
     size_t n, capacity;
+    bool ran;
     uint64_t macs;
     int64_t parameters;
 } listing;
@@ -43,21 +44,22 @@ static eg_status add_line(void *payload, const char *path, eg_module *m)
     return at->path ? EG_OK : eg_fail(EG_ENOMEM, "out of memory");
 }
 
-static bool is_below(const char *path, const char *above)
+/* What an operation costs, the modules that it lies in cost, and what it gives, they give unless more runs there. */
+static void add_operation(listing *l, const json_t *lines, const eg_trace_op *op)
 {
-    size_t n = strlen(above);
-    return n == 0 || (strncmp(path, above, n) == 0 && (path[n] == '.' || path[n] == '\0'));
-}
-
-/* What a module costs is what runs in it and below it. */
-static void add_layer(listing *l, const eg_layer_cost *layer)
-{
-    l->macs += layer->macs;
-    for (size_t i = 0; i < l->n; i++) {
-        if (!is_below(layer->path, l->items[i].path))
-            continue;
-        l->items[i].macs += layer->macs;
-        l->items[i].output = layer->output; /* the last that runs there gives what it gives */
+    char path[4096];
+    snprintf(path, sizeof(path), "%s", op->path);
+    l->macs += op->macs;
+    for (bool more = true; more;) {
+        const json_t *number = json_object_get(lines, path);
+        if (number) {
+            line *at = &l->items[json_integer_value(number)];
+            at->macs += op->macs;
+            at->output = op->output_shape;
+        }
+        char *dot = strrchr(path, '.');
+        more = *path != '\0';
+        *(dot ? dot : path) = '\0';
     }
 }
 
@@ -137,7 +139,7 @@ static void print_listing(const listing *l, bool tree)
     print_cell("module", name + 2);
     print_cell("class", cls + 2);
     print_cell("output", shape + 2);
-    printf("%12s %7s\n", "parameters", "MACs");
+    printf("%12s%s\n", "parameters", l->macs > 0 ? "    MACs" : "");
     for (size_t i = 0; i < l->n; i++) {
         const line *at = &l->items[i];
         name_text(l, i, tree, text, sizeof(text));
@@ -166,43 +168,51 @@ static json_t *shape_json(eg_shape shape)
     return list;
 }
 
+/* null where the model was not run. */
+static json_t *macs_json(const listing *l, uint64_t macs)
+{
+    return l->ran ? json_integer((json_int_t)macs) : json_null();
+}
+
 static json_t *listing_json(const listing *l)
 {
     json_t *modules = json_array();
     for (size_t i = 0; i < l->n; i++) {
         const line *at = &l->items[i];
-        json_array_append_new(modules, json_pack("{s:s, s:s, s:o, s:I, s:I}", "path", at->path, "class", at->cls,
-                                                 "output", shape_json(at->output), "params", (json_int_t)at->parameters,
-                                                 "macs", (json_int_t)at->macs));
+        json_array_append_new(modules, json_pack("{s:s, s:s, s:o, s:I, s:o}", "path", at->path, "class", at->cls,
+                                                 "output", shape_json(at->output), "parameters",
+                                                 (json_int_t)at->parameters, "macs", macs_json(l, at->macs)));
     }
-    return json_pack("{s:o, s:I, s:I}", "modules", modules, "params", (json_int_t)l->parameters, "macs",
-                     (json_int_t)l->macs);
+    return json_pack("{s:o, s:I, s:o}", "modules", modules, "parameters", (json_int_t)l->parameters, "macs",
+                     macs_json(l, l->macs));
 }
 
-/* Without the shape of an input, or for a model that does not run (a supernet without a decision): without work. */
-static void add_costs_of(listing *l, const named_model *named)
+/* Without the shape of an input: without work. */
+static eg_status add_costs_of(listing *l, const named_model *named)
 {
-    eg_cost cost;
     if (named->input.ndim == 0)
-        return;
-    if (eg_model_cost(named->model, EG_SHAPES(named->input), &cost, .repeats = -1) != EG_OK) {
-        fprintf(stderr, "engraft: shapes and work are not shown: %s\n", eg_error_last()->message);
-        eg_error_clear();
-        return;
-    }
-    for (size_t i = 0; i < cost.n_layers; i++)
-        add_layer(l, &cost.layers[i]);
-    eg_cost_free(&cost);
+        return EG_OK;
+    eg_trace *trace = eg_trace_new(named->model, &named->input, 1);
+    if (!trace)
+        return eg_error_last()->code;
+    json_t *lines = json_object();
+    for (size_t i = 0; i < l->n; i++)
+        json_object_set_new(lines, l->items[i].path, json_integer((json_int_t)i));
+    for (size_t i = 0; i < eg_trace_size(trace); i++)
+        add_operation(l, lines, eg_trace_at(trace, i));
+    l->ran = true;
+    json_decref(lines);
+    eg_trace_free(trace);
+    return EG_OK;
 }
 
 int list_model(const command *self, const named_model *named, bool tree, bool json)
 {
     listing l = {.parameters = eg_module_n_parameters(named->model)};
     int result = EXIT_OK;
-    if (eg_module_walk(named->model, add_line, &l) != EG_OK) {
+    if (eg_module_walk(named->model, add_line, &l) != EG_OK || add_costs_of(&l, named) != EG_OK) {
         result = report_failure(self->name);
     } else {
-        add_costs_of(&l, named);
         mark_last(&l);
         if (json)
             result = print_json(listing_json(&l));
