@@ -28,12 +28,23 @@ static eg_module *to_two_strips(void *payload, eg_module *module, size_t index)
                              .stride = EG_HW(1, eg_hw_w(c->stride)), .padding = EG_HW(0, eg_hw_w(c->padding)))));
 }
 
+/* And one that needs more than the module tells: a strided convolution in the place of a pool, of as many channels. */
+static eg_module *to_strided(void *payload, eg_module *module, size_t index)
+{
+    const eg_pool2d *pool = EG_CAST(module, eg_max_pool2d);
+    eg_shape in; /* N, C, H, W */
+    (void)index;
+    if (eg_surgery_shapes_of(payload, module, &in, NULL) != EG_OK)
+        return NULL;
+    return eg_conv2d(module->ctx, in.dims[1], in.dims[1], pool->kernel_size, .stride = pool->stride);
+}
+
 static eg_module *make_network(eg_context *ctx)
 {
     return eg_sequential(ctx, EG_MODULES(eg_conv2d(ctx, 3, 16, 3, .padding = 1), eg_batch_norm2d(ctx, 16), eg_relu(ctx),
                                          eg_conv2d(ctx, 16, 32, 3, .stride = 2, .padding = 1), eg_batch_norm2d(ctx, 32),
-                                         eg_relu(ctx), eg_global_avg_pool2d(ctx), eg_linear(ctx, 32, 64), eg_relu(ctx),
-                                         eg_linear(ctx, 64, 10)));
+                                         eg_relu(ctx), eg_max_pool2d(ctx, 2), eg_global_avg_pool2d(ctx),
+                                         eg_linear(ctx, 32, 64), eg_relu(ctx), eg_linear(ctx, 64, 10)));
 }
 
 int main(void)
@@ -48,7 +59,8 @@ int main(void)
     size_t first_kept = 2;
     eg_surgery_replace(s,
                        EG_POLICIES({.cls = &eg_relu_class, .replace = to_gelu, .payload = &first_kept},
-                                   {.cls = &eg_conv2d_class, .replace = to_two_strips, .at = "3"}),
+                                   {.cls = &eg_conv2d_class, .replace = to_two_strips, .at = "3"},
+                                   {.cls = &eg_max_pool2d_class, .replace = to_strided, .payload = s}),
                        false);
     eg_surgery_print(s, stdout); /* what became of each module, its weights and its names */
     eg_surgery_commit(s);
@@ -68,7 +80,8 @@ int main(void)
     eg_class_list norms = EG_CLASSES(&eg_batch_norm2d_class);
     printf("\nnorms: %lld\n", (long long)eg_count_module_instances(net, norms));
 
-    /* 3. Undo, the last surgery first: the network and the optimizer are bit for bit what they were. */
+    /* 3. Undo, the last surgery first: the network and the optimizer are bit for bit what they were. After a training
+     * in between they are so with .snapshot = true in eg_surgery_new(). */
     eg_surgery_undo(fold);
     eg_surgery_undo(s);
     printf("norms: %lld\n", (long long)eg_count_module_instances(net, norms));

@@ -125,6 +125,10 @@ typedef struct eg__savepoint {
     size_t n_batches, n_edits, n_replacements, n_derivations;
 } eg__savepoint;
 
+/** Shapes in the model as planned (shapes.c). */
+typedef struct eg__shapes eg__shapes;
+void eg__shapes_free(eg__shapes *shapes);
+
 struct eg_surgery {
     eg_context *ctx;
     eg_module *root;   /* kept: the model as it is now */
@@ -172,6 +176,7 @@ struct eg_surgery {
     size_t n_entered;              /* edits up to here are; what is planned meanwhile is not */
     bool checked;                  /* `exchanges` are those of the plan */
     eg__param_exchange *exchanges; /* [n_optimizers] */
+    eg__shapes *shapes;            /* NULL = nobody has asked yet */
 };
 
 /** Edits of commits; what follows is planned. */

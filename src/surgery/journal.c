@@ -161,6 +161,8 @@ static void free_step(eg__step *step)
 void eg__surgery_cut(eg_surgery *s, size_t n_edits, size_t n_replacements, size_t n_derivations)
 {
     s->checked = s->checked && n_edits == s->n_edits;
+    eg__shapes_free(s->shapes); /* another plan may come to as many edits */
+    s->shapes = NULL;
     while (s->n_savepoints > 0 && s->savepoints[s->n_savepoints - 1].n_edits > n_edits)
         s->n_savepoints--;
     while (s->n_edits > n_edits)
