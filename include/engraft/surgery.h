@@ -128,14 +128,21 @@ typedef struct eg_surgery_options {
     eg_module **root;
     eg_references references; /**< other places where the caller has a reference to a module of the model */
     eg_optimizers optimizers; /**< that train its parameters; each has to be there until the surgery is freed */
-    eg_shapes inputs;         /**< of the model: checks run it on these shapes. None: shapes are not checked */
-    unsigned without;         /**< EG_CARRY_* that no policy takes over */
+    eg_shapes inputs; /**< of the model, one for each that it takes: checks run it on these. None: shapes are not
+                         checked */
+    bool any_batch;   /**< checks also run it on one sample more, which finds what fits this size of a batch alone */
+    /** Modules are offered to policies in the order in which they first run on .inputs, those that do not run last,
+     * instead of that of registration: so `index` counts along the computation. Parents still come before what is below
+     * them. */
+    bool in_order_of_execution;
+    unsigned without; /**< EG_CARRY_* that no policy takes over */
     /** A commit also keeps copies of all numbers of the model and of its optimizers' states: undo restores them after
      *  trainings too. Without it, tensors that both networks have are as the training left them. */
     bool snapshot;
 } eg_surgery_options;
 /** eg_surgery_new(net, .optimizers = EG_OPTIMIZERS(adam)). Keeps the model. NULL on failure: EINVAL for NULL, for
- *  an optimizer or a reference that is NULL, and when *root is not the model. */
+ *  an optimizer or a reference that is NULL, when *root is not the model, and for any_batch or in_order_of_execution
+ *  without .inputs. */
 #define eg_surgery_new(...)                                                                                            \
     eg_surgery_new_with(&(eg_surgery_options){.struct_size = sizeof(eg_surgery_options), .model = __VA_ARGS__})
 /** The same from a struct, whose struct_size must be set. */
@@ -144,13 +151,13 @@ EG_API eg_surgery *eg_surgery_new_with(const eg_surgery_options *options);
 EG_API void eg_surgery_free(eg_surgery *s);
 
 /** Plans what the policies answer, on the model as it will be after what is planned already. Modules are offered
- *  parents first in the order of registration, each once, and to the policy whose class is nearest to theirs first; of
- *  equally near ones, those with a pattern or a predicate first. Where two policies of equal rank answer for one module
- *  that is EINVAL, naming both. What is below a replaced module is not offered.
- *  With `recurse_on_replacements` the new modules and what is below them are offered too, after all others; a module
- *  that was answered for is not offered again, so wrapping ends by itself. A policy that goes on replacing what it has
- *  made ends in EINVAL with the chain of replacements. On failure nothing more is planned than before. A policy that
- *  matched nothing is told by eg_surgery_note_at(). */
+ *  parents first in the order of registration (or of execution), each once, and to the policy whose class is nearest to
+ * theirs first; of equally near ones, those with a pattern or a predicate first. Where two policies of equal rank
+ * answer for one module that is EINVAL, naming both. What is below a replaced module is not offered. With
+ * `recurse_on_replacements` the new modules and what is below them are offered too, after all others; a module that was
+ * answered for is not offered again, so wrapping ends by itself. A policy that goes on replacing what it has made ends
+ * in EINVAL with the chain of replacements. On failure nothing more is planned than before. A policy that matched
+ * nothing is told by eg_surgery_note_at(). */
 EG_API eg_status eg_surgery_replace(eg_surgery *s, eg_policies policies, bool recurse_on_replacements);
 /** Plans `fresh` (taken over, also on failure) in the place of one module of the model, in all its slots. ENOENT when
  * it is not in the model as planned. `why` is for reports; NULL = none. */

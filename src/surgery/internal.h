@@ -128,6 +128,9 @@ typedef struct eg__savepoint {
 /** Shapes in the model as planned (shapes.c). */
 typedef struct eg__shapes eg__shapes;
 void eg__shapes_free(eg__shapes *shapes);
+/** Of each vertex of the graph of a model that is as planned, when it, or what is below it, first runs on the inputs, +
+ * 1; 0 = never. For free(); NULL on failure. */
+uint32_t *eg__first_runs(eg_surgery *s, eg__model_graph *graph);
 
 struct eg_surgery {
     eg_context *ctx;
@@ -140,7 +143,7 @@ struct eg_surgery {
     eg_shape *inputs;
     size_t n_inputs;
     unsigned without;
-    bool snapshot;
+    bool snapshot, any_batch, in_order_of_execution;
 
     eg__edit *edits; /* those of commits, then those that are planned */
     size_t n_edits, edits_capacity;

@@ -32,6 +32,7 @@ typedef struct pass {
     unsigned char *state; /* of each vertex */
     uint32_t *maker;      /* of each vertex: the replacement that made it, + 1 */
     uint32_t *ways;       /* of each vertex: the number of its path in the surgery, + 1 */
+    uint32_t *runs;       /* of each vertex: when it first runs, where that is the order; else NULL */
     eg__buf path;
 } pass;
 
@@ -221,6 +222,18 @@ static eg_status offer(pass *p, uint32_t vertex)
     return status;
 }
 
+/* Turns the links of a vertex, which are on the stack with the first on top, into the order in which they run. */
+static void order_by_runs(const pass *p, uint32_t *top, size_t n)
+{
+    for (size_t i = 1; i < n; i++) { /* they mostly are in order already */
+        uint32_t vertex = top[i], when = p->runs[vertex] - 1;
+        size_t k = i;
+        for (; k > 0 && p->runs[top[k - 1]] - 1 < when; k--)
+            top[k] = top[k - 1];
+        top[k] = vertex;
+    }
+}
+
 /* Depth first, without what is below a module that was replaced. */
 static eg_status walk(pass *p, uint32_t *stack)
 {
@@ -237,6 +250,8 @@ static eg_status walk(pass *p, uint32_t *stack)
         const eg__vertex *v = &p->graph.vertices[vertex];
         for (uint32_t i = p->state[vertex] == REPLACED ? 0 : v->n_links; i > 0; i--)
             stack[depth++] = p->graph.links[v->first_link + i - 1].child;
+        if (p->runs != NULL && p->state[vertex] != REPLACED)
+            order_by_runs(p, stack + depth - v->n_links, v->n_links);
     }
     return EG_OK;
 }
@@ -286,6 +301,8 @@ static void end_wave(pass *p)
     free(p->state);
     free(p->maker);
     free(p->ways);
+    free(p->runs);
+    p->runs = NULL;
     p->state = NULL;
     p->maker = NULL;
     p->ways = NULL;
@@ -300,6 +317,10 @@ static eg_status begin_wave(pass *p)
     p->ways = eg__calloc(n, sizeof(*p->ways));
     if (p->state == NULL || p->ways == NULL || (p->recurse && p->maker == NULL))
         return EG_ENOMEM;
+    if (p->s->in_order_of_execution) {
+        p->runs = eg__first_runs(p->s, &p->graph);
+        return p->runs != NULL ? EG_OK : eg_error_last()->code;
+    }
     return EG_OK;
 }
 

@@ -120,3 +120,34 @@ eg_status eg_surgery_shapes_of(eg_surgery *s, const eg_module *module, eg_shape 
         *output = out;
     return status;
 }
+
+/* ---- order of execution ---- */
+
+/* What runs, and all that it stands in. Ancestors that have run have set theirs before. */
+static void mark_run(const eg__model_graph *graph, uint32_t *runs, uint32_t vertex, uint32_t when)
+{
+    while (runs[vertex] == 0) {
+        runs[vertex] = when;
+        if (graph->vertices[vertex].way == EG__NO_VERTEX)
+            break;
+        vertex = graph->links[graph->vertices[vertex].way].parent;
+    }
+}
+
+uint32_t *eg__first_runs(eg_surgery *s, eg__model_graph *graph)
+{
+    uint32_t *runs = eg__calloc(graph->n_vertices, sizeof(*runs));
+    eg_trace *trace = runs != NULL ? eg_trace_new(s->root, s->inputs, s->n_inputs) : NULL;
+    eg_status status = trace != NULL ? EG_OK : eg_error_last()->code;
+    for (size_t i = 0; i < eg_trace_size(trace) && status == EG_OK; i++) {
+        uint32_t vertex;
+        status = eg__model_graph_find(graph, eg__trace_module(trace, i), &vertex);
+        if (status == EG_OK && vertex != EG__NO_VERTEX)
+            mark_run(graph, runs, vertex, (uint32_t)EG_MIN(i + 1, UINT32_MAX));
+    }
+    eg_trace_free(trace);
+    if (status == EG_OK)
+        return runs;
+    free(runs);
+    return NULL;
+}

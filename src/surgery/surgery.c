@@ -19,6 +19,8 @@ static eg_status check_options(const eg_surgery_options *o)
         for (size_t k = 0; k < i; k++)
             EG_CHECK(o->optimizers.items[k] != optimizer, EG_EINVAL, "optimizer %zu is listed twice", i);
     }
+    EG_CHECK(o->inputs.n > 0 || !(o->any_batch || o->in_order_of_execution), EG_EINVAL,
+             "%s has to run the model: give the surgery .inputs", o->any_batch ? "any_batch" : "in_order_of_execution");
     for (size_t i = 0; i < o->references.n; i++)
         EG_CHECK(o->references.items[i] != NULL, EG_EINVAL, "reference %zu is NULL", i);
     return EG_OK;
@@ -49,6 +51,8 @@ static eg_status fill(eg_surgery *s, const eg_surgery_options *o)
     s->root_is_held = held;
     s->without = o->without;
     s->snapshot = o->snapshot;
+    s->any_batch = o->any_batch;
+    s->in_order_of_execution = o->in_order_of_execution;
     s->rng = eg_rng_make(eg_context_seed(s->ctx), "surgery", 0);
     s->places = eg__calloc(o->references.n + 1, sizeof(*s->places));
     s->optimizers = copy_list(o->optimizers.items, o->optimizers.n, sizeof(*s->optimizers));
@@ -179,29 +183,44 @@ const eg_replaced *eg_surgery_at(eg_surgery *s, size_t i)
 
 /* ---- checking ---- */
 
-static eg_trace *try_shapes(eg_surgery *s)
+static eg_status try_shapes(eg_surgery *s, const eg_shape *inputs)
 {
-    return eg_trace_new(s->root, s->inputs, s->n_inputs);
+    eg_trace *trace = eg_trace_new(s->root, inputs, s->n_inputs);
+    eg_trace_free(trace);
+    return trace != NULL ? EG_OK : eg_error_last()->code;
 }
 
-/* A model that did not run before is not the surgery's fault. */
-static eg_status check_shapes(eg_surgery *s)
+/* A model that did not run before is not the surgery's fault. `on`: what is behind "runs". */
+static eg_status check_shapes(eg_surgery *s, const eg_shape *inputs, const char *on)
 {
     EG_TRY(eg__surgery_enter(s));
-    eg_trace *after = try_shapes(s);
+    eg_status after = try_shapes(s, inputs);
     eg__surgery_leave(s);
-    eg_trace_free(after);
-    if (after != NULL)
+    if (after == EG_OK)
         return EG_OK;
     eg__error_mark mark;
     eg__error_save(&mark);
-    eg_trace *before = try_shapes(s);
-    eg_status status = eg_error_last()->code;
-    if (before == NULL)
-        return eg__fail_prefix(status, "the model does not run on these inputs, also without the surgery");
-    eg_trace_free(before);
+    eg_status before = try_shapes(s, inputs);
+    if (before != EG_OK)
+        return eg__fail_prefix(before, "the model does not run on %s, also without the surgery",
+                               *on == '\0' ? "these inputs" : "one sample more");
     eg__error_restore(&mark);
-    return eg__fail_prefix(eg_error_last()->code, "the model would no longer run");
+    return eg__fail_prefix(after, "the model would no longer run%s", on);
+}
+
+static eg_status check_all_shapes(eg_surgery *s)
+{
+    EG_TRY(check_shapes(s, s->inputs, ""));
+    if (!s->any_batch)
+        return EG_OK;
+    eg_shape *more = copy_list(s->inputs, s->n_inputs, sizeof(*more));
+    if (more == NULL)
+        return EG_ENOMEM;
+    for (size_t i = 0; i < s->n_inputs; i++)
+        more[i].dims[0] += more[i].ndim > 0;
+    eg_status status = check_shapes(s, more, " on one sample more");
+    free(more);
+    return status;
 }
 
 eg_status eg_surgery_check(eg_surgery *s)
@@ -215,7 +234,7 @@ eg_status eg_surgery_check(eg_surgery *s)
     s->exchanges = NULL;
     s->checked = false;
     if (s->n_inputs > 0)
-        EG_TRY(check_shapes(s));
+        EG_TRY(check_all_shapes(s));
     EG_TRY(eg__exchanges_plan(s));
     s->checked = true;
     return EG_OK;
