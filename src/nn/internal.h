@@ -11,6 +11,7 @@
 struct eg_slot {
     char *name;
     eg_slot_kind kind;
+    uint32_t hash; /* of the name */
     union {
         eg_module **child;
         eg_tensor **tensor;

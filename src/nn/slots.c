@@ -6,10 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Names are compared where their hashes are equal: a list of thousands of layers is searched for each that is added. */
+static uint32_t hash_name(const char *name, size_t len)
+{
+    return (uint32_t)eg__hash(name, len, 0);
+}
+
 eg_slot *eg__slot_find(const eg_module *m, const char *name, size_t len)
 {
+    uint32_t hash = hash_name(name, len);
     for (size_t i = 0; i < m->n_slots; i++) {
-        if (strncmp(m->slots[i].name, name, len) == 0 && m->slots[i].name[len] == '\0')
+        if (m->slots[i].hash == hash && strncmp(m->slots[i].name, name, len) == 0 && m->slots[i].name[len] == '\0')
             return &m->slots[i];
     }
     return NULL;
@@ -50,6 +57,7 @@ static eg_slot *add(eg_module *m, const char *name, eg_slot_kind kind)
     eg_slot *slot = &m->slots[m->n_slots++];
     memset(slot, 0, sizeof(*slot));
     slot->name = copy;
+    slot->hash = hash_name(name, strlen(name));
     slot->kind = kind;
     return slot;
 }
