@@ -167,10 +167,11 @@ EG_API eg_status eg_surgery_put(eg_surgery *s, eg_module *module, eg_module *fre
  *  after. Nothing is changed. ESHAPE and others name the first module that no longer fits, with its shapes. */
 EG_API eg_status eg_surgery_check(eg_surgery *s);
 /** Makes what is planned real. It checks first, unless eg_surgery_check() has done so since the last change of the
- *  plan; after that nothing can fail. EG_OK where nothing is planned. */
+ *  plan and the last update by an optimizer; after that nothing can fail. EG_OK where nothing is planned. */
 EG_API eg_status eg_surgery_commit(eg_surgery *s);
-/** Takes the last commit back; its changes are planned again, so that another commit redoes them. EINVAL when nothing
- *  is committed, and, naming the place, when somebody has changed it since: then nothing is undone. */
+/** Takes the last commit back; its changes are planned again, so that another commit redoes them. Savepoints that stand
+ *  on that commit end. EINVAL when nothing is committed, and, naming the place, when somebody has changed it since:
+ * then nothing is undone. */
 EG_API eg_status eg_surgery_undo(eg_surgery *s);
 /** Forgets what is planned and not committed. */
 EG_API void eg_surgery_drop(eg_surgery *s);
@@ -193,8 +194,8 @@ typedef struct eg_replaced {
 } eg_replaced;
 /** Number of replacements in this surgery, committed and planned. */
 EG_API size_t eg_surgery_size(const eg_surgery *s);
-/** Replacement i in order. NULL and EINVAL when out of range. Lent, until the surgery changes; texts and modules until
- *  it is freed. */
+/** Replacement i in order. NULL and EINVAL when out of range. Lent, until the next call; its path and modules until the
+ *  replacement is dropped or rolled back, or the surgery freed. */
 EG_API const eg_replaced *eg_surgery_at(eg_surgery *s, size_t i);
 /** Things worth knowing, one line each: policies that matched nothing or answered for nothing, ties that broke, hooks
  *  that have no place. NULL past the last. Lent. */
@@ -239,7 +240,7 @@ EG_API eg_tensor *eg_surgery_slice(eg_surgery *s, eg_tensor *from, int dim, cons
 EG_API eg_status eg_surgery_put_tensor(eg_surgery *s, eg_module *module, const char *name, eg_tensor *t);
 /** Plans that a parameter is trained or is not. What is not trained is in no optimizer. */
 EG_API eg_status eg_surgery_set_trained(eg_surgery *s, eg_tensor *parameter, bool trained);
-/** A line for eg_surgery_note_at(). */
+/** A line for eg_surgery_note_at(), of at most 511 bytes. */
 EG_API eg_status eg_surgery_note(eg_surgery *s, const char *format, ...) EG_PRINTF(2, 3);
 /** The shapes that a module of the model as planned gets and gives on .inputs: what its first operation reads, and its
  * last gives. For policies that need more than the module tells, as the channels at a pool; the payload has the surgery
@@ -267,7 +268,7 @@ typedef struct eg_chain {
  * eg_chains_find(net, EG_SHAPES(EG_SHAPE(1, 3, 32, 32)), EG_CLASSES(&eg_conv2d_class, &eg_batch_norm2d_class)). The
  * model runs once on these shapes. A chain is refused where somebody else uses a result inside of it, where a module of
  * it runs more than once, and where one has hooks. A module is in one chain at most. NULL on failure: EINVAL for NULL
- * and fewer than two classes, and what the run fails with. */
+ * and fewer than two classes, and what the run fails with. The modules are the model's, which has to stay as it is. */
 EG_API eg_chains *eg_chains_find(eg_module *model, eg_shapes inputs, eg_class_list classes);
 /** Frees it. */
 EG_API void eg_chains_free(eg_chains *chains);
@@ -316,9 +317,10 @@ EG_API size_t eg_coupling_size(const eg_coupling *c);
 EG_API const eg_coupled_group *eg_coupling_at(const eg_coupling *c, size_t i);
 /** A line for each group: its size, and its parts with their dimensions; for eg_free(). */
 EG_API char *eg_coupling_text(const eg_coupling *c);
-/** How often unit `unit` of a group is to be there: 0 = it goes, 1 as now, 2 = it is doubled (Net2Wider, Chen et al.
- *  2016: what reads it gets shares that add up to what it was, so that the model computes the same). EINVAL for fixed
- *  groups, where the last unit would go, and for more than one of a group that is mixed. */
+/** How often unit `unit` of a group is to be there: 0 = it goes, 1 as now, 2 = it is doubled, and so on to 65536
+ *  (Net2Wider, Chen et al. 2016: what reads it gets shares that add up to what it was, so that the model computes the
+ *  same). EINVAL for fixed groups, where the last unit would go, and for more than one of a group that is mixed or
+ *  single. */
 EG_API eg_status eg_coupling_set(eg_coupling *c, size_t group, size_t unit, int copies);
 /** Plans what eg_coupling_set() said: modules whose tensors change are replaced by ones of the same class with other
  *  numbers in their fields, tensors are cut (or copied), with their gradients and the states of optimizers. The
@@ -371,7 +373,7 @@ typedef struct eg_method {
     double tolerance;               /**< of EG_PROMISE_CLOSE */
     const eg_class *const *targets; /**< NULL-ended: what `replace` is offered, with subclasses */
     const eg_class *const *makes;   /**< NULL-ended: what it puts in, which it does not change again. NULL = none */
-                                    /** A module for the place of one of the targets, as eg_replacement_fn. */
+    /** A module for the place of one of the targets, as eg_replacement_fn. */
     eg_module *(*replace)(eg_module *options, eg_surgery *s, eg_module *module, size_t index);
     bool recurses; /**< `replace` is offered what it has put in, too, and what is below that: for nested targets */
     /** What a method that is no replacement of single modules does. `at`: the paths it is limited to, or NULL. */
@@ -393,8 +395,9 @@ EG_API extern const eg_class eg_method_class;
 #define eg_new_method(type, ...) eg_module_new(&type##_method.options, sizeof(type), &(type){.base.ctx = __VA_ARGS__})
 
 /** Plans a method; `options` (of eg_new_method(), taken over also on failure) say which. `at` limits it to the modules
- *  at these paths, as in eg_policy. A method does not change what it has made itself, so applying it again changes
- *  nothing. */
+ *  at these paths, as in eg_policy. What a method `makes` it does not change again, so applying one that does applies
+ * it once; others (pruning, widening, layers dropped or added, new heads) do again what they say. On failure nothing
+ * more is planned than before. */
 EG_API eg_status eg_surgery_apply(eg_surgery *s, eg_module *options, const char *at);
 /** Options of a built-in method from a call as people type it: "factorize(rank=0.25)". NULL: ENOENT for a name that is
  *  none (with the closest), EINVAL for what is no call, EFORMAT for fields and values that it does not take. */

@@ -213,11 +213,12 @@ EG_API char *eg_guard_json(const eg_guard_report *report);
  *      {"format": "engraft surgery", "version": 1, "inputs": [[1, 3, 32, 32]], "before": "5f0c..",
  *       "after": "a2e1..", "steps": [
  *        {"method": "factorize", "rank": 0.25, "at": "layers.**"},
- *        {"replace": "conv1", "module": {"class": ..}, "modules": {"conv": "conv1"}, "tensors": {"gain":
- * "norm.weight"}},
+ *        {"replace": "conv1", "module": {"class": ..}, "modules": {"conv": "conv1"},
+ *         "tensors": {"gain": "norm.weight"}},
  *        {"train": "conv1.weight", "trained": false}, {"tensor": "head.bias", "is": null}]}
  *
- *  A method is its options (the fields of its class that have not their defaults) and `at`. What a policy in C has put
+ *  A method is its options (the fields of its class that have not their defaults), `at`, and the `class` that
+ *  eg_surgery_apply_to() was given. What a policy in C has put
  *  in is written as eg_module_json() does, with those of its "modules" and "tensors" that the model had before, by
  *  their paths in the model at that step; where it did not get all places of the old module, "places" lists those. The
  *  texts "before" and "after" stand for the structures: classes, fields, names, shapes, and what is shared. Numbers are

@@ -86,7 +86,7 @@ eg_module *eg__share_tensors(eg_module *to, const eg_module *from)
 {
     for (size_t i = 0; to != NULL && i < to->n_slots; i++) {
         eg_slot *slot = &to->slots[i], *source = eg__slot_find(from, slot->name, strlen(slot->name));
-        if (slot->kind == EG_SLOT_CHILD || source == NULL)
+        if (slot->kind == EG_SLOT_CHILD || source == NULL || source->kind != slot->kind)
             continue;
         eg_tensor_release(*eg__slot_tensor(slot));
         *eg__slot_tensor(slot) = eg_tensor_keep(*eg__slot_tensor(source));
@@ -139,11 +139,22 @@ static void carry_tensor(const eg__replacement *r, eg_slot *slot, const eg_modul
         (*to)->requires_grad = is_number(had) ? had->requires_grad : !frozen;
 }
 
+static bool has_hook(const eg_module *m, uint64_t id)
+{
+    bool has = false;
+    for (size_t i = 0; i < m->n_hooks && !has; i++)
+        has = m->hooks[i].id == id;
+    return has;
+}
+
+/* A new module that was planned before, and dropped, has them already. */
 static eg_status carry_hooks(const eg_module *old, eg_module *fresh)
 {
     EG_TRY(eg__grow(&fresh->hooks, &fresh->hooks_capacity, fresh->n_hooks + old->n_hooks, sizeof(*fresh->hooks)));
-    for (size_t i = 0; i < old->n_hooks; i++)
-        fresh->hooks[fresh->n_hooks++] = old->hooks[i];
+    for (size_t i = 0; i < old->n_hooks; i++) {
+        if (!has_hook(fresh, old->hooks[i].id))
+            fresh->hooks[fresh->n_hooks++] = old->hooks[i];
+    }
     return EG_OK;
 }
 

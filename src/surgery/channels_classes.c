@@ -27,16 +27,10 @@ static void follow(int64_t *field, eg_slot *slots, size_t n, const char *name, i
         *field = now;
 }
 
-/* The rule of coupling_rules.c: whether whole groups go. */
-static bool in_blocks(int64_t groups, int64_t in_channels)
-{
-    return groups > 1 && groups >= in_channels / groups;
-}
-
-/* The number of groups follows then. */
+/* Where whole groups go, their number follows. */
 static int64_t groups_of(int64_t groups, int64_t in_channels, int64_t whole, int64_t now)
 {
-    return in_blocks(groups, in_channels) ? now / (whole / groups) : groups;
+    return eg__goes_by_groups(groups, in_channels) ? now / (whole / groups) : groups;
 }
 
 static void fit_conv2d(eg_module *m, eg_slot *slots, size_t n)
@@ -169,6 +163,7 @@ void eg__features_of(const eg_module *m, const char *name, int *makes, int *take
     if (!weight || !eg_is_a(m, &eg_conv_transpose2d_class))
         return;
     const eg_conv_transpose2d *c = (const eg_conv_transpose2d *)m;
-    if (in_blocks(c->groups, c->in_channels)) /* each group has an input of its own, nothing is summed over them */
+    if (eg__goes_by_groups(c->groups,
+                           c->in_channels)) /* each group has an input of its own, nothing is summed over them */
         *takes = -1;
 }

@@ -26,7 +26,7 @@ typedef struct pruning {
     bool any; /* a group that matches, whether it can change or not */
 } pruning;
 
-/* The numbers of a tensor times those of another (NULL: their magnitudes or squares), row-major. */
+/* The numbers of a tensor, row-major; for free(). NULL on failure. */
 static float *read_numbers(const eg_tensor *t)
 {
     size_t n = (size_t)eg_tensor_numel(t);
@@ -37,7 +37,8 @@ static float *read_numbers(const eg_tensor *t)
     return NULL;
 }
 
-/* Adds to sums[i] what the entries with index i of a dimension are worth. */
+/* Adds to sums[i] what the entries with index i of a dimension are worth: their magnitudes or squares, or their
+ * products with those of g. */
 static void add_worth(const eg_tensor *t, int dim, const float *w, const float *g, eg_importance score, double *sums)
 {
     int64_t n = eg_tensor_numel(t), inner = 1, size = t->shape.dims[dim];
@@ -85,6 +86,7 @@ static bool is_trained(const eg_coupling *c, const eg_coupled_part *part)
 static eg_status score_group(pruning *p, const eg_coupled_group *g, candidate *units)
 {
     eg_importance score = p->o->score;
+    eg_rng *stream = p->s->is_apart ? eg_context_rng(p->s->ctx) : &p->s->rng; /* the surgery's, wherever it is now */
     for (size_t k = 0; k < g->n_parts && score != EG_IMPORTANCE_RANDOM; k++) {
         if (is_trained(p->c, &g->parts[k]))
             EG_TRY(score_part(p, &g->parts[k], units, g->n_units));
@@ -93,7 +95,7 @@ static eg_status score_group(pruning *p, const eg_coupled_group *g, candidate *u
     for (size_t i = 0; i < g->n_units; i++) {
         candidate *u = &units[i];
         if (score == EG_IMPORTANCE_RANDOM)
-            u->score = eg_rng_uniform(&p->s->rng);
+            u->score = eg_rng_uniform(stream);
         else
             u->score = score == EG_IMPORTANCE_L2 ? sqrt(u->score) : fabs(u->score);
         u->score = isnan(u->score) ? INFINITY : u->score; /* what is broken is not what matters least */

@@ -134,25 +134,33 @@ typedef struct entries {
     size_t n, capacity;
 } entries;
 
-/* Each tensor once, under its first owner. */
-static eg_status list_entries(eg_coupling *c, entries *list)
+static eg_status add_entries(eg_coupling *c, uint32_t owner, entries *list)
 {
-    for (uint32_t i = 0; i < c->n_owners; i++) {
-        uint32_t tensor = c->owners[i].tensor;
-        bool again = false;
-        for (uint32_t k = 0; k < i && !again; k++)
-            again = c->owners[k].tensor == tensor;
-        eg_shape shape = c->ties.tensors[tensor].shape;
-        for (int d = 0; d < shape.ndim && !again; d++) {
-            EG_TRY(eg__grow(&list->items, &list->capacity, list->n + (size_t)shape.dims[d], sizeof(*list->items)));
-            for (int64_t k = 0; k < shape.dims[d]; k++) {
-                uint32_t set = eg__ties_find(&c->ties, eg__node_at(&c->ties, tensor, d, k));
-                if (c->ties.sets[set].fixed != eg__why_positions)
-                    list->items[list->n++] = (entry){set, i, d, k};
-            }
+    uint32_t tensor = c->owners[owner].tensor;
+    eg_shape shape = c->ties.tensors[tensor].shape;
+    for (int d = 0; d < shape.ndim; d++) {
+        EG_TRY(eg__grow(&list->items, &list->capacity, list->n + (size_t)shape.dims[d], sizeof(*list->items)));
+        for (int64_t k = 0; k < shape.dims[d]; k++) {
+            uint32_t set = eg__ties_find(&c->ties, eg__node_at(&c->ties, tensor, d, k));
+            if (c->ties.sets[set].fixed != eg__why_positions)
+                list->items[list->n++] = (entry){set, owner, d, k};
         }
     }
     return EG_OK;
+}
+
+/* Each tensor once, under its first owner. */
+static eg_status list_entries(eg_coupling *c, entries *list)
+{
+    bool *listed = eg__calloc(c->ties.n_tensors + 1, sizeof(*listed));
+    eg_status status = listed != NULL ? EG_OK : EG_ENOMEM;
+    for (uint32_t i = 0; i < c->n_owners && status == EG_OK; i++) {
+        bool *known = &listed[c->owners[i].tensor];
+        status = *known ? EG_OK : add_entries(c, i, list);
+        *known = true;
+    }
+    free(listed);
+    return status;
 }
 
 static int compare_entries(const void *a, const void *b)

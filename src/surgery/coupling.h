@@ -64,6 +64,12 @@ static inline size_t eg__node_at(const eg__ties *ties, uint32_t tensor, int dim,
 {
     return ties->tensors[tensor].first[dim] + (size_t)index;
 }
+/** Channels in groups (grouped convolution, group norm) can be made fewer in two ways. Whole groups go where there are
+ * at least as many as channels in one (depthwise convolution is the extreme); else the same channel of every group. */
+static inline bool eg__goes_by_groups(int64_t groups, int64_t channels)
+{
+    return groups > 1 && groups >= channels / groups;
+}
 uint32_t eg__ties_find(eg__ties *ties, size_t node);
 void eg__ties_join(eg__ties *ties, size_t a, size_t b);
 void eg__ties_fix(eg__ties *ties, size_t node, const char *why, size_t step);
@@ -75,7 +81,8 @@ void eg__ties_fix_all(eg__ties *ties, uint32_t tensor, const char *why, size_t s
 void eg__ties_apply_rules(eg__ties *ties);
 /** Why positions, and entries of windows, are fixed: nobody expects otherwise. */
 extern const char eg__why_positions[];
-/** Whether step i of another run, of the model with copies[set] of each node, is what step i was to become. */
+/** Whether step i of another run, of the model with copies[set] of each node, is what step i was to become
+ * (coupling_follow.c). */
 bool eg__step_follows(eg__ties *ties, size_t i, const eg__ties *other, const int32_t *copies);
 /** The sum of the copies of indices 0 .. n-1 of a dimension. */
 int64_t eg__copied(eg__ties *ties, uint32_t tensor, int dim, int64_t n, const int32_t *copies);

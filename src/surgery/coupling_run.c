@@ -176,6 +176,7 @@ void eg__ties_join(eg__ties *ties, size_t a, size_t b)
     eg__node_set *to = &ties->sets[root];
     const eg__node_set *from = &ties->sets[other];
     ties->parent[other] = root;
+    to->crossing = to->crossing || from->crossing;
     if (to->fixed == NULL || (from->fixed != NULL && to->fixed == eg__why_positions)) {
         to->fixed = from->fixed;
         to->fixed_step = from->fixed_step;

@@ -6,124 +6,10 @@
  * states made likewise. One that is quite new goes where those of the module went whose place its own has taken, or
  * else where its neighbours in the model are. What is not trained goes nowhere.
  */
-#include "surgery/internal.h"
+#include "surgery/exchange.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* A parameter of the model, after it or before it, once. */
-typedef struct entry {
-    eg_tensor *tensor;
-    const eg_module *owner;
-    const char *name; /* its slot's */
-    char *path;
-} entry;
-
-typedef struct params {
-    entry *items;
-    size_t n, capacity;
-    eg__ptr_map index; /* tensor -> number + 1 */
-} params;
-
-typedef struct planning {
-    eg_surgery *s;
-    params before, after;
-    eg__ptr_map origins; /* new module -> replacement + 1 */
-    size_t *earlier;     /* of each replacement, the one that its old module came with; SIZE_MAX = the model had it */
-    eg__ptr_map derived; /* new parameter -> derivation + 1 */
-    eg__ptr_map flagged; /* parameters of which the plan says whether they are trained */
-    eg__ptr_map holders; /* parameter -> optimizer + 1 */
-} planning;
-
-static size_t find_number(const eg__ptr_map *map, const void *key)
-{
-    void **known = eg__ptr_map_find(map, key);
-    return known != NULL ? (size_t)(uintptr_t)*known - 1 : SIZE_MAX;
-}
-
-static eg_status put_number(eg__ptr_map *map, const void *key, size_t number)
-{
-    return eg__ptr_map_put(map, key, (void *)(uintptr_t)(number + 1));
-}
-
-/* ---- parameters of a model ---- */
-
-static eg_status add_param(params *list, const eg__model_graph *graph, uint32_t vertex, const eg_slot *slot)
-{
-    const eg_module *m = graph->vertices[vertex].module;
-    eg_tensor *t = slot->kind == EG_SLOT_PARAMETER ? *eg__slot_tensor((eg_slot *)slot) : NULL;
-    if (t == NULL || eg_is_none(t) || eg__ptr_map_find(&list->index, t) != NULL)
-        return EG_OK;
-    EG_TRY(eg__grow(&list->items, &list->capacity, list->n + 1, sizeof(*list->items)));
-    eg__buf path = {0};
-    EG_TRY(eg__model_graph_path(graph, vertex, &path));
-    eg__buf_printf(&path, "%s%s", path.len > 0 ? "." : "", slot->name);
-    char *text = eg__buf_take(&path);
-    if (text == NULL)
-        return EG_ENOMEM;
-    list->items[list->n] = (entry){t, m, slot->name, text};
-    return put_number(&list->index, t, list->n++);
-}
-
-/* In the order of the state dict. */
-static eg_status list_params(params *list, eg_module *root)
-{
-    eg__model_graph graph = {0};
-    eg_status status = eg__model_graph_build(&graph, root);
-    if (status == EG_OK)
-        status = eg__model_graph_sort(&graph);
-    for (size_t i = 0; i < graph.n_vertices && status == EG_OK; i++) {
-        const eg_module *m = graph.vertices[graph.order[i]].module;
-        for (size_t k = 0; k < m->n_slots && status == EG_OK; k++)
-            status = add_param(list, &graph, graph.order[i], &m->slots[k]);
-    }
-    eg__model_graph_free(&graph);
-    return status;
-}
-
-static void free_params(params *list)
-{
-    for (size_t i = 0; i < list->n; i++)
-        free(list->items[i].path);
-    free(list->items);
-    eg__ptr_map_free(&list->index);
-}
-
-/* Which replacement a module came with: of modules in modules the last. */
-static eg_status note_origin(planning *p, size_t i)
-{
-    const eg__replacement *r = &p->s->replacements[i];
-    p->earlier[i] = find_number(&p->origins, r->old);
-    eg__model_graph below = {0};
-    eg_status status = eg__model_graph_build(&below, r->fresh);
-    for (size_t k = 0; k < below.n_vertices && status == EG_OK; k++)
-        status = put_number(&p->origins, below.vertices[k].module, i);
-    eg__model_graph_free(&below);
-    return status;
-}
-
-static eg_status note_plan(planning *p)
-{
-    const eg_surgery *s = p->s;
-    p->earlier = eg__calloc(s->n_replacements + 1, sizeof(*p->earlier));
-    if (p->earlier == NULL)
-        return EG_ENOMEM;
-    for (size_t i = eg__committed_replacements(s); i < s->n_replacements; i++)
-        EG_TRY(note_origin(p, i));
-    for (size_t i = 0; i < s->n_derivations; i++)
-        EG_TRY(put_number(&p->derived, s->derivations[i].fresh, i));
-    for (size_t i = eg__committed_edits(s); i < s->n_edits; i++) {
-        if (s->edits[i].kind == EG__EDIT_TRAINED)
-            EG_TRY(eg__ptr_map_put(&p->flagged, s->edits[i].owner, NULL));
-    }
-    for (size_t i = 0; i < s->n_optimizers; i++) {
-        for (size_t k = 0; k < s->optimizers[i]->n_params; k++)
-            EG_TRY(put_number(&p->holders, s->optimizers[i]->params[k].tensor, i));
-    }
-    return EG_OK;
-}
-
-/* ---- where a new parameter belongs ---- */
 
 /* The new list of one optimizer, with a key for its order. */
 typedef struct placed {
@@ -132,10 +18,11 @@ typedef struct placed {
 } placed;
 
 typedef struct list {
-    planning *p;
-    eg_optimizer *o;
+    eg__exchange_plan *p;
+    const eg_optimizer *o;
     size_t number;     /* of the optimizer */
     eg__ptr_map index; /* tensor -> old parameter + 1 */
+    eg__heir *heirs;   /* of each derivation */
     placed *items;
     size_t n, capacity;
     size_t *last_anchor; /* of each group; SIZE_MAX = none yet */
@@ -143,138 +30,33 @@ typedef struct list {
 
 static size_t find_old(const list *l, const eg_tensor *t)
 {
-    return find_number(&l->index, t);
-}
-
-/* What the donor of a group is worth for a parameter. */
-static int likeness(const entry *a, const entry *b)
-{
-    return 1 + 2 * (a->tensor->shape.ndim == b->tensor->shape.ndim) + 4 * (strcmp(a->name, b->name) == 0);
-}
-
-/* The likest of the parameters of the module that gave way, and whether it had any that the model had. */
-static eg_status ask_old_module(const list *l, const entry *wanted, eg_module *old, size_t *donor, bool *had)
-{
-    params olds = {0};
-    int best = 0;
-    *had = false;
-    eg_status status = list_params(&olds, old);
-    for (size_t i = 0; i < olds.n; i++) {
-        const entry *e = &olds.items[i];
-        size_t at = find_old(l, e->tensor);
-        *had = *had || find_number(&l->p->before.index, e->tensor) != SIZE_MAX;
-        if (at != SIZE_MAX && likeness(e, wanted) > best) {
-            best = likeness(e, wanted);
-            *donor = at;
-        }
-    }
-    free_params(&olds);
-    return status;
-}
-
-/* The nearest parameter of the model before this one, or else after it, that any optimizer has: if it is this one. */
-static size_t ask_neighbours(const list *l, size_t i)
-{
-    const params *after = &l->p->after;
-    size_t holder = SIZE_MAX, k = i;
-    while (k > 0 && holder == SIZE_MAX)
-        holder = find_number(&l->p->holders, after->items[--k].tensor);
-    if (holder == SIZE_MAX) {
-        for (k = i + 1; k < after->n && holder == SIZE_MAX; k++)
-            holder = find_number(&l->p->holders, after->items[k].tensor);
-        k--;
-    }
-    return holder == l->number ? find_old(l, after->items[k].tensor) : SIZE_MAX;
-}
-
-/* The old parameter whose group the new one joins; SIZE_MAX: this optimizer has nothing to do with it. */
-static eg_status find_donor(const list *l, size_t i, size_t *donor)
-{
-    const planning *p = l->p;
-    const entry *e = &p->after.items[i];
-    *donor = SIZE_MAX;
-    for (size_t at = find_number(&p->origins, e->owner); at != SIZE_MAX; at = p->earlier[at]) {
-        bool had;
-        EG_TRY(ask_old_module(l, e, p->s->replacements[at].old, donor, &had));
-        if (had)
-            return EG_OK;
-    }
-    *donor = ask_neighbours(l, i);
-    return EG_OK;
-}
-
-/* ---- states of what is derived ---- */
-
-/* In the parameter's memory order; it lasts as long as the optimizer. */
-static eg_status copy_state(const eg_tensor *made, const eg_tensor *param, const char *what, eg_tensor **out)
-{
-    EG_CHECK(eg_shape_equal(made->shape, param->shape), EG_ESHAPE,
-             "'%s' of a new parameter was made in another shape than it has", what);
-    bool before = eg__pool_lasting(param->ctx, true);
-    *out = eg__tensor_new_like(param);
-    eg__pool_lasting(param->ctx, before);
-    return *out != NULL ? eg_tensor_assign(*out, made) : eg_error_last()->code;
-}
-
-static eg_status derive_one(const eg__derivation *d, const char *what, eg_tensor *const *from, eg_tensor **out)
-{
-    bool any = false;
-    for (size_t i = 0; i < d->n; i++)
-        any = any || from[i] != NULL;
-    if (!any || d->derive == NULL)
-        return EG_OK;
-    size_t mark = eg__scope_enter(d->fresh->ctx);
-    if (mark == SIZE_MAX)
-        return EG_ENOMEM;
-    eg__error_mark before;
-    eg__error_save(&before);
-    eg_error_clear();
-    eg_tensor *made = d->derive(d->payload, what, from, d->n);
-    eg_status status = made == NULL ? eg_error_last()->code : copy_state(made, d->fresh, what, out);
-    if (status == EG_OK)
-        eg__error_restore(&before);
-    eg__scope_leave(d->fresh->ctx, mark, NULL);
-    return status;
-}
-
-static eg_status derive_states(const list *l, const eg__derivation *d, eg__param *param)
-{
-    eg_tensor **from = eg__calloc(d->n + 1, sizeof(eg_tensor *));
-    if (from == NULL)
-        return EG_ENOMEM;
-    eg_status status = EG_OK;
-    for (size_t k = 0; k < l->o->n_states && status == EG_OK; k++) {
-        for (size_t i = 0; i < d->n; i++) {
-            size_t at = find_old(l, d->from[i]);
-            from[i] = at != SIZE_MAX ? l->o->params[at].states[k] : NULL;
-        }
-        status = derive_one(d, l->o->kind->states[k], from, &param->states[k]);
-    }
-    free(from);
-    return status;
+    return eg__number_find(&l->index, t);
 }
 
 /* ---- the new list ---- */
 
-/* Its prefix stays, the path follows the model. NULL on failure. */
-static char *name_kept(const list *l, const eg__param *old, const entry *now)
+/* How much of a parameter's name stands before its path; SIZE_MAX where it is no path. */
+static size_t prefix_of(const list *l, const eg__param *old)
 {
-    size_t before = find_number(&l->p->before.index, old->tensor);
+    size_t before = eg__number_find(&l->p->before.index, old->tensor);
     const char *path = before != SIZE_MAX ? l->p->before.items[before].path : "";
     size_t len = strlen(old->name), tail = strlen(path);
-    if (tail == 0 || tail > len || strcmp(old->name + len - tail, path) != 0)
-        return eg__strdup(old->name);
-    return eg__format("%.*s%s", (int)(len - tail), old->name, now->path);
+    bool follows = tail > 0 && tail <= len && strcmp(old->name + len - tail, path) == 0;
+    return follows ? len - tail : SIZE_MAX;
+}
+
+/* The prefix stays, the path follows the model. NULL on failure. */
+static char *name_kept(const list *l, const eg__param *old, const eg__entry *now)
+{
+    size_t prefix = prefix_of(l, old);
+    return prefix == SIZE_MAX ? eg__strdup(old->name) : eg__format("%.*s%s", (int)prefix, old->name, now->path);
 }
 
 /* A new parameter is called as its donor is, with its own path. */
-static char *name_new(const list *l, const eg__param *donor, const entry *now)
+static char *name_new(const list *l, const eg__param *donor, const eg__entry *now)
 {
-    size_t before = find_number(&l->p->before.index, donor->tensor);
-    const char *path = before != SIZE_MAX ? l->p->before.items[before].path : "";
-    size_t len = strlen(donor->name), tail = strlen(path);
-    bool follows = tail > 0 && tail <= len && strcmp(donor->name + len - tail, path) == 0;
-    return eg__format("%.*s%s", follows ? (int)(len - tail) : 0, donor->name, now->path);
+    size_t prefix = prefix_of(l, donor);
+    return eg__format("%.*s%s", prefix == SIZE_MAX ? 0 : (int)prefix, donor->name, now->path);
 }
 
 static void free_param(eg__param *param)
@@ -303,7 +85,7 @@ static eg_status place(list *l, eg__param param, size_t anchor)
     return param.name != NULL ? EG_OK : EG_ENOMEM;
 }
 
-static eg_status place_kept(list *l, size_t at, const entry *now)
+static eg_status place_kept(list *l, size_t at, const eg__entry *now)
 {
     const eg__param *old = &l->o->params[at];
     eg__param param = *old;
@@ -315,27 +97,24 @@ static eg_status place_kept(list *l, size_t at, const entry *now)
     return place(l, param, at);
 }
 
-static eg_status place_new(list *l, size_t i)
+/* A derived one that stayed out of training is new to the optimizers once it is trained. */
+static eg_status place_new(list *l, size_t i, bool flagged)
 {
-    const entry *e = &l->p->after.items[i];
-    size_t derived = find_number(&l->p->derived, e->tensor);
-    const eg__derivation *d = derived != SIZE_MAX ? &l->p->s->derivations[derived] : NULL;
-    size_t donor = SIZE_MAX;
-    for (size_t k = 0; d != NULL && k < d->n && donor == SIZE_MAX; k++)
-        donor = find_old(l, d->from[k]);
-    if (d == NULL || d->n == 0)
-        EG_TRY(find_donor(l, i, &donor));
+    const eg__entry *e = &l->p->after.items[i];
+    size_t derived = eg__number_find(&l->p->derived, e->tensor), donor = SIZE_MAX;
+    bool is_heir = derived != SIZE_MAX && l->p->s->derivations[derived].n > 0;
+    eg__heir none = {0}, *heir = is_heir ? &l->heirs[derived] : &none;
+    if (is_heir)
+        donor = heir->donor;
+    if (!is_heir || (donor == SIZE_MAX && flagged))
+        EG_TRY(eg__donor_find(l->p, l->number, &l->index, i, &donor));
     if (donor == SIZE_MAX)
         return EG_OK;
     const eg__param *from = &l->o->params[donor];
-    eg__param param = {.name = name_new(l, from, e), .tensor = e->tensor, .group = from->group};
-    eg_status status = EG_OK;
-    if (d != NULL && d->n > 0 && d->derive != NULL) {
-        param.step = from->step;
-        status = derive_states(l, d, &param);
-    }
-    eg_status placed_status = place(l, param, donor);
-    return status != EG_OK ? status : placed_status;
+    eg__param param = {.name = name_new(l, from, e), .tensor = e->tensor, .step = heir->step, .group = from->group};
+    memcpy(param.states, heir->states, sizeof(param.states));
+    memset(heir->states, 0, sizeof(heir->states)); /* the list has them now */
+    return place(l, param, donor);
 }
 
 static int compare_places(const void *a, const void *b)
@@ -349,26 +128,27 @@ static int compare_places(const void *a, const void *b)
 /* What the plan itself took out of training leaves the optimizers; what was frozen before stays where it is. */
 static eg_status place_entry(list *l, size_t i)
 {
-    const planning *p = l->p;
-    const entry *e = &p->after.items[i];
+    const eg__exchange_plan *p = l->p;
+    const eg__entry *e = &p->after.items[i];
     size_t at = find_old(l, e->tensor);
-    bool was = find_number(&p->before.index, e->tensor) != SIZE_MAX;
+    bool was = eg__number_find(&p->before.index, e->tensor) != SIZE_MAX;
     bool flagged = eg__ptr_map_find(&p->flagged, e->tensor) != NULL;
     if (at != SIZE_MAX)
         return flagged && !e->tensor->requires_grad ? EG_OK : place_kept(l, at, e);
-    return e->tensor->requires_grad && (!was || flagged) ? place_new(l, i) : EG_OK;
+    return e->tensor->requires_grad && (!was || flagged) ? place_new(l, i, flagged) : EG_OK;
 }
 
 static eg_status fill_list(list *l)
 {
-    const planning *p = l->p;
+    const eg__exchange_plan *p = l->p;
     for (size_t i = 0; i < l->o->n_params; i++)
-        EG_TRY(put_number(&l->index, l->o->params[i].tensor, i));
+        EG_TRY(eg__number_put(&l->index, l->o->params[i].tensor, i));
+    EG_TRY(eg__heirs_make(p, l->o, &l->index, &l->heirs));
     for (size_t i = 0; i < p->after.n; i++)
         EG_TRY(place_entry(l, i));
     for (size_t i = 0; i < l->o->n_params; i++) { /* of other models */
         const eg_tensor *t = l->o->params[i].tensor;
-        if (find_number(&p->before.index, t) == SIZE_MAX && find_number(&p->after.index, t) == SIZE_MAX)
+        if (eg__number_find(&p->before.index, t) == SIZE_MAX && eg__number_find(&p->after.index, t) == SIZE_MAX)
             EG_TRY(place_kept(l, i, NULL));
     }
     if (l->n > 0)
@@ -392,6 +172,24 @@ static eg_status check_names(const list *l)
     return status;
 }
 
+static int64_t count_updates(const eg_optimizer *o)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < o->n_params; i++)
+        n += o->params[i].step;
+    return n;
+}
+
+bool eg__exchanges_are_current(const eg_surgery *s)
+{
+    bool current = true;
+    for (size_t i = 0; i < s->n_optimizers && current; i++) {
+        const eg__param_exchange *e = &s->exchanges[i];
+        current = e->n_before == e->optimizer->n_params && e->updates == count_updates(e->optimizer);
+    }
+    return current;
+}
+
 /* Moves the list into an exchange, with room to spare as the optimizer has it. */
 static eg_status finish(list *l, eg__param_exchange *out)
 {
@@ -404,12 +202,14 @@ static eg_status finish(list *l, eg__param_exchange *out)
     if (out->twins == NULL || out->params == NULL)
         status = EG_ENOMEM;
     for (size_t i = 0; i < l->n && status == EG_OK; i++)
-        status = put_number(&now, l->items[i].param.tensor, i);
+        status = eg__number_put(&now, l->items[i].param.tensor, i);
     if (status == EG_OK) {
         for (size_t i = 0; i < n_before; i++)
-            out->twins[i] = find_number(&now, l->o->params[i].tensor);
+            out->twins[i] = eg__number_find(&now, l->o->params[i].tensor);
         for (size_t i = 0; i < l->n; i++)
             out->params[i] = l->items[i].param;
+        out->n_before = n_before;
+        out->updates = count_updates(l->o);
         out->n = out->n_after = l->n;
         out->capacity = l->n + 1;
         l->n = 0;
@@ -418,7 +218,7 @@ static eg_status finish(list *l, eg__param_exchange *out)
     return status;
 }
 
-static eg_status plan_list(planning *p, size_t number)
+static eg_status plan_list(eg__exchange_plan *p, size_t number)
 {
     eg_optimizer *o = p->s->optimizers[number];
     list l = {.p = p, .o = o, .number = number};
@@ -435,55 +235,33 @@ static eg_status plan_list(planning *p, size_t number)
         free_param(&l.items[--l.n].param);
     free(l.items);
     free(l.last_anchor);
+    eg__heirs_free(p, l.heirs);
     eg__ptr_map_free(&l.index);
     return status;
 }
 
-static eg_status plan(planning *p)
+static eg_status plan_lists(eg__exchange_plan *p)
 {
-    EG_TRY(list_params(&p->before, p->s->root));
-    EG_TRY(note_plan(p)); /* while new modules still hold what was replaced in them */
+    EG_TRY(eg__exchange_plan_before(p));
     EG_TRY(eg__surgery_enter(p->s));
-    eg_status status = list_params(&p->after, p->s->root);
+    eg_status status = eg__exchange_plan_after(p);
     for (size_t i = 0; i < p->s->n_optimizers && status == EG_OK; i++)
         status = plan_list(p, i);
     eg__surgery_leave(p->s);
     return status;
 }
 
-/* Gradients that are there go along too. */
-static eg_status derive_gradient(const eg__derivation *d)
-{
-    eg_tensor **from = eg__calloc(d->n + 1, sizeof(eg_tensor *));
-    if (from == NULL)
-        return EG_ENOMEM;
-    for (size_t i = 0; i < d->n; i++)
-        from[i] = d->from[i]->grad;
-    eg_tensor *grad = NULL;
-    eg_status status = derive_one(d, "grad", from, &grad);
-    free(from);
-    eg_tensor_release(d->fresh->grad);
-    d->fresh->grad = grad;
-    return status;
-}
-
 eg_status eg__exchanges_plan(eg_surgery *s)
 {
-    for (size_t i = eg__committed_derivations(s); i < s->n_derivations; i++)
-        EG_TRY(derive_gradient(&s->derivations[i]));
+    EG_TRY(eg__derive_gradients(s));
     s->exchanges = eg__calloc(s->n_optimizers + 1, sizeof(*s->exchanges));
     if (s->exchanges == NULL)
         return EG_ENOMEM;
     if (s->n_optimizers == 0)
         return EG_OK;
-    planning p = {.s = s};
-    eg_status status = plan(&p);
-    free_params(&p.before);
-    free_params(&p.after);
-    eg__ptr_map *maps[] = {&p.origins, &p.derived, &p.flagged, &p.holders};
-    for (size_t i = 0; i < EG_COUNT(maps); i++)
-        eg__ptr_map_free(maps[i]);
-    free(p.earlier);
+    eg__exchange_plan p = {.s = s};
+    eg_status status = plan_lists(&p);
+    eg__exchange_plan_free(&p);
     return status;
 }
 
@@ -511,17 +289,21 @@ static void take_progress(eg__param *to, const eg__param *from)
     }
 }
 
+/* What is in both lists is as it has become since: after a check the model may be trained, and after a commit. */
 void eg__exchange(eg__param_exchange *e, bool back)
 {
     eg_optimizer *o = e->optimizer;
+    eg__param *before = back ? e->params : o->params, *after = back ? o->params : e->params;
+    for (size_t i = 0; i < e->n_before; i++) {
+        if (e->twins[i] == SIZE_MAX)
+            continue;
+        eg__param *old = &before[i], *twin = &after[e->twins[i]];
+        take_progress(back ? old : twin, back ? twin : old);
+    }
     eg__param_exchange was = {.params = o->params, .n = o->n_params, .capacity = o->params_capacity};
     o->params = e->params;
     o->n_params = e->n;
     o->params_capacity = e->capacity;
-    for (size_t i = 0; i < e->n && back; i++) {
-        if (e->twins[i] != SIZE_MAX)
-            take_progress(&o->params[i], &was.params[e->twins[i]]);
-    }
     e->params = was.params;
     e->n = was.n;
     e->capacity = was.capacity;

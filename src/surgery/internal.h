@@ -93,8 +93,9 @@ typedef struct eg__replacement {
 
 /** A method that was applied: what it planned is said by its options. */
 typedef struct eg__step {
-    eg_module *options; /* kept */
-    char *at;           /* NULL = anywhere */
+    eg_module *options;  /* kept */
+    const eg_class *cls; /* that it was limited to; NULL = the method's own */
+    char *at;            /* NULL = anywhere */
     size_t first_edit, n_edits, end_replacement;
 } eg__step;
 
@@ -103,8 +104,10 @@ typedef struct eg__param_exchange {
     eg_optimizer *optimizer;
     eg__param *params;
     size_t n, capacity;
-    size_t n_after; /* what it has, or will have, after the commit */
-    size_t *twins;  /* of each parameter before the commit, where it is after it; SIZE_MAX = gone */
+    size_t n_before; /* what it had when this was planned */
+    size_t n_after;  /* what it has, or will have, after the commit */
+    int64_t updates; /* of all of them, by then */
+    size_t *twins;   /* [n_before]: where each of those is after the commit; SIZE_MAX = gone */
 } eg__param_exchange;
 
 /** Numbers as they were before a commit. */
@@ -177,6 +180,7 @@ struct eg_surgery {
     bool has_wrapped;              /* a new module holds modules of the model */
     size_t entered;                /* how often the plan was put in place */
     size_t n_entered;              /* edits up to here are; what is planned meanwhile is not */
+    eg__ptr_map flagged;           /* parameters of which what is planned meanwhile says: trained (or NULL: not) */
     bool checked;                  /* `exchanges` are those of the plan */
     eg__param_exchange *exchanges; /* [n_optimizers] */
     eg__shapes *shapes;            /* NULL = nobody has asked yet */
@@ -249,7 +253,7 @@ void eg__ranks_free(eg__ranks *ranks);
 
 /* ---- planning (policies.c, put.c, carry.c) ---- */
 
-/** Plans that `about->shown.fresh` stands in all places of a vertex. The graph is of the model as planned. */
+/** Plans that `about->fresh` stands in all places of a vertex. The graph is of the model as planned. */
 eg_status eg__surgery_replace_vertex(eg_surgery *s, eg__model_graph *graph, uint32_t vertex,
                                      const eg__replacement *about);
 /** EINVAL when the model as planned contains itself: a new module may hold what holds it. */
@@ -273,11 +277,14 @@ typedef struct eg__new_modules {
 eg_status eg__new_modules_find(eg__model_graph *graph, eg_module *fresh, eg__new_modules *out);
 void eg__new_modules_free(eg__new_modules *modules);
 
-/* ---- optimizers (exchange.c) ---- */
+/* ---- optimizers (exchange.c; more in exchange.h) ---- */
 
 /** Plans what each optimizer will have, into s->exchanges. The plan is not in place. */
 eg_status eg__exchanges_plan(eg_surgery *s);
-/** Exchanges a list of parameters; cannot fail. `back`: what is in both lists is as it has become since. */
+/** Whether s->exchanges, once planned, still fit: no optimizer has been given parameters or made an update since. */
+bool eg__exchanges_are_current(const eg_surgery *s);
+/** Exchanges a list of parameters; cannot fail. What is in both lists is as it has become since. `back`: it is an undo.
+ */
 void eg__exchange(eg__param_exchange *exchange, bool back);
 void eg__exchanges_free(eg_surgery *s, eg__param_exchange *exchanges);
 

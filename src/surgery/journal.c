@@ -198,8 +198,10 @@ eg_status eg__surgery_enter(eg_surgery *s)
 
 void eg__surgery_leave(eg_surgery *s)
 {
-    if (--s->entered == 0)
-        exchange_back(s, eg__committed_edits(s), s->n_entered);
+    if (--s->entered > 0)
+        return;
+    exchange_back(s, eg__committed_edits(s), s->n_entered);
+    eg__ptr_map_free(&s->flagged);
 }
 
 eg_status eg__surgery_seek(eg_surgery *s, size_t *at, size_t to)
@@ -313,7 +315,7 @@ eg_status eg_surgery_commit(eg_surgery *s)
     EG_CHECK(s->entered == 0, EG_EINVAL, "a surgery cannot be committed while it is being looked at");
     if (s->n_edits == eg__committed_edits(s) && s->n_replacements == eg__committed_replacements(s))
         return EG_OK;
-    if (!s->checked)
+    if (!s->checked || !eg__exchanges_are_current(s))
         EG_TRY(eg_surgery_check(s));
     EG_TRY(eg__grow(&s->batches, &s->batches_capacity, s->n_batches + 1, sizeof(*s->batches)));
     eg__batch batch = {.n_edits = s->n_edits, .n_replacements = s->n_replacements, .n_derivations = s->n_derivations};
@@ -388,6 +390,8 @@ eg_status eg_surgery_undo(eg_surgery *s)
     eg_status status = restore_numbers(s, batch);
     eg__batch_free(s, batch);
     s->n_batches--;
+    while (s->n_savepoints > 0 && s->savepoints[s->n_savepoints - 1].n_batches > s->n_batches)
+        s->n_savepoints--; /* what they stood on may come back with more to it */
     s->checked = false;
     return status;
 }
@@ -431,8 +435,6 @@ eg_status eg_surgery_rollback(eg_surgery *s, size_t savepoint)
     EG_CHECK(savepoint < s->n_savepoints, EG_EINVAL, "savepoint %zu has ended, or never was: there are %zu", savepoint,
              s->n_savepoints);
     const eg__savepoint *to = &s->savepoints[savepoint];
-    EG_CHECK(to->n_batches <= s->n_batches && to->n_edits <= s->n_edits, EG_EINVAL,
-             "what savepoint %zu stood on was undone or dropped since", savepoint);
     EG_TRY(check_undoable(s, to->n_batches));
     while (s->n_batches > to->n_batches)
         EG_TRY(eg_surgery_undo(s));

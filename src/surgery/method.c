@@ -60,8 +60,13 @@ static eg_status plan_policies(eg_surgery *s, const eg_method *method, eg_module
     return status;
 }
 
-static eg_status plan_with(eg_surgery *s, const eg_method *method, eg_module *options, const char *at)
+static eg_status plan_with(eg_surgery *s, const eg_method *method, eg_module *options, const eg_class *cls,
+                           const char *at)
 {
+    EG_CHECK(cls == NULL || method->replace != NULL, EG_EUNSUPPORTED,
+             "it does nothing to single modules: apply it to the model");
+    if (cls != NULL)
+        return plan_policies(s, method, options, (const eg_class *const[]){cls, NULL}, at);
     if (method->replace != NULL)
         return plan_policies(s, method, options, method->targets, at);
     eg__apart apart;
@@ -72,7 +77,7 @@ static eg_status plan_with(eg_surgery *s, const eg_method *method, eg_module *op
 }
 
 /* For recipes. What changes nothing is no step. */
-static eg_status note_step(eg_surgery *s, eg_module *options, const char *at, size_t first_edit)
+static eg_status note_step(eg_surgery *s, eg_module *options, const eg_class *cls, const char *at, size_t first_edit)
 {
     if (s->n_edits == first_edit)
         return EG_OK;
@@ -81,6 +86,7 @@ static eg_status note_step(eg_surgery *s, eg_module *options, const char *at, si
     if (at != NULL && copy == NULL)
         return EG_ENOMEM;
     s->steps[s->n_steps++] = (eg__step){.options = eg_module_retain(options),
+                                        .cls = cls,
                                         .at = copy,
                                         .first_edit = first_edit,
                                         .n_edits = s->n_edits - first_edit,
@@ -88,15 +94,31 @@ static eg_status note_step(eg_surgery *s, eg_module *options, const char *at, si
     return EG_OK;
 }
 
-static eg_status plan_method(eg_surgery *s, const eg_method *method, eg_module *options, const char *at)
+static eg_status plan_method(eg_surgery *s, const eg_method *method, eg_module *options, const eg_class *cls,
+                             const char *at)
 {
     size_t n_edits = s->n_edits, n_replacements = s->n_replacements, n_derivations = s->n_derivations;
+    size_t n_notes = s->n_notes;
     EG_TRY(eg__path_check(at));
-    eg_status status = plan_with(s, method, options, at);
+    eg_status status = plan_with(s, method, options, cls, at);
     if (status == EG_OK)
-        status = note_step(s, options, at, n_edits);
-    if (status != EG_OK)
+        status = note_step(s, options, cls, at, n_edits);
+    if (status != EG_OK) {
         eg__surgery_cut(s, n_edits, n_replacements, n_derivations);
+        eg__notes_cut(s, n_notes);
+    }
+    return status;
+}
+
+/* Takes the options over. `cls`: what the method is limited to, or NULL. */
+static eg_status apply(eg_surgery *s, eg_module *options, const eg_class *cls, const char *at)
+{
+    const eg_method *method = method_of(options);
+    eg_status status = method != NULL ? plan_method(s, method, options, cls, at)
+                                      : eg_fail(EG_EINVAL, "a %s is no options of a method", options->cls->name);
+    if (status != EG_OK && method != NULL)
+        eg__fail_prefix(status, "%s", method->options.name);
+    eg_module_release(options);
     return status;
 }
 
@@ -107,36 +129,17 @@ eg_status eg_surgery_apply(eg_surgery *s, eg_module *options, const char *at)
         eg_module_release(options);
         return eg_error_last()->code;
     }
-    const eg_method *method = method_of(options);
-    eg_status status = method != NULL ? plan_method(s, method, options, at)
-                                      : eg_fail(EG_EINVAL, "a %s is no options of a method", options->cls->name);
-    if (status != EG_OK && method != NULL)
-        eg__fail_prefix(status, "%s", method->options.name);
-    eg_module_release(options);
-    return status;
-}
-
-static eg_status apply_to(eg_surgery *s, eg_module *options, const eg_class *cls, const char *at)
-{
-    const eg_method *method = method_of(options);
-    EG_CHECK(method != NULL, EG_EINVAL, "a %s is no options of a method", options->cls->name);
-    EG_CHECK(method->replace != NULL, EG_EUNSUPPORTED, "%s does nothing to single modules: apply it to the model",
-             method->options.name);
-    EG_TRY(eg__path_check(at));
-    return plan_policies(s, method, options, (const eg_class *const[]){cls, NULL}, at);
+    return apply(s, options, NULL, at);
 }
 
 eg_status eg_surgery_apply_to(eg_surgery *s, eg_module *options, const eg_class *cls, const char *at)
 {
-    eg_status status = EG_OK;
     if (s == NULL || options == NULL || cls == NULL) {
         eg__null(__func__, s == NULL ? "surgery" : options == NULL ? "options" : "class");
-        status = eg_error_last()->code;
+        eg_module_release(options);
+        return eg_error_last()->code;
     }
-    if (status == EG_OK)
-        status = apply_to(s, options, cls, at);
-    eg_module_release(options);
-    return status;
+    return apply(s, options, cls, at);
 }
 
 bool eg_surgery_has_plan(const eg_surgery *s)

@@ -155,6 +155,8 @@ eg_status eg_surgery_put_tensor(eg_surgery *s, eg_module *module, const char *na
     const eg_slot *slot = eg__slot_find(module, name, strlen(name));
     EG_CHECK(slot != NULL && slot->kind != EG_SLOT_CHILD, EG_ENOENT, "%s has no parameter or buffer '%s'",
              module->cls->name, name);
+    EG_CHECK(eg_is_none(t) || t->ctx == s->ctx, EG_EINVAL, "the new '%s' was made in another context than the model",
+             name);
     EG_TRY(eg__surgery_enter(s));
     eg_tensor *here = *eg__slot_tensor((eg_slot *)slot);
     eg__surgery_leave(s);
@@ -173,11 +175,15 @@ eg_status eg_surgery_set_trained(eg_surgery *s, eg_tensor *parameter, bool train
         return eg_error_last()->code;
     }
     EG_CHECK(is_trainable(parameter), EG_EINVAL, "only parameters of floating-point numbers can be trained");
+    bool looking = s->entered > 0; /* then what is planned meanwhile is not in place */
+    void **planned = looking ? eg__ptr_map_find(&s->flagged, parameter) : NULL;
     EG_TRY(eg__surgery_enter(s));
-    bool now = parameter->requires_grad;
+    bool now = planned != NULL ? *planned != NULL : parameter->requires_grad;
     eg__surgery_leave(s);
     if (now == trained)
         return EG_OK;
+    if (looking)
+        EG_TRY(eg__ptr_map_put(&s->flagged, parameter, (void *)(uintptr_t)trained));
     return eg__surgery_edit(s, EG__EDIT_TRAINED, parameter, 0, (void *)(uintptr_t)now, (void *)(uintptr_t)trained);
 }
 
@@ -206,6 +212,10 @@ eg_status eg_surgery_derive(eg_surgery *s, eg_tensor *fresh, eg_tensor *const *f
     if (s == NULL || fresh == NULL || (from == NULL && n > 0)) {
         eg__null(__func__, s == NULL ? "surgery" : fresh == NULL ? "new tensor" : "list of tensors");
         status = eg_error_last()->code;
+    }
+    for (size_t i = 0; i < n && status == EG_OK; i++) {
+        if (from[i] == NULL)
+            status = eg_fail(EG_EINVAL, "tensor %zu of %zu that another comes from is NULL", i, n);
     }
     eg__derivation d = {.fresh = fresh, .n = n, .derive = derive, .payload = payload, .free_payload = free_payload};
     if (status == EG_OK)

@@ -118,9 +118,11 @@ static eg_status write_modules(exchanged *x, json_t *map, bool *marks)
 static bool is_in_marked(const exchanged *x, const char *key, const bool *marks)
 {
     for (size_t i = 0; i < x->fresh.n; i++) {
+        if (!marks[i])
+            continue;
         const char *path = x->fresh.items[i].path;
         size_t len = strlen(path);
-        if (marks[i] && (len == 0 || (strncmp(key, path, len) == 0 && key[len] == '.')))
+        if (len == 0 || (strncmp(key, path, len) == 0 && key[len] == '.'))
             return true;
     }
     return false;
@@ -264,6 +266,8 @@ static eg_status write_replacement(writer *w, size_t end, json_t *step)
 static eg_status write_method(const eg__step *from, json_t *step)
 {
     EG_TRY(eg__json_put(step, "method", eg__json_text_of(from->options->cls->name)));
+    if (from->cls != NULL)
+        EG_TRY(eg__json_put(step, "class", eg__json_text_of(from->cls->name)));
     if (from->at != NULL)
         EG_TRY(eg__json_put(step, "at", eg__json_text_of(from->at)));
     json_t *options = eg__module_to_json(from->options, false);
@@ -390,9 +394,12 @@ static eg_status write_recipe(writer *w, json_t *recipe)
     EG_TRY(eg__json_put(recipe, "after", json_null())); /* here, for people */
     EG_TRY(eg__json_put(recipe, "steps", json_incref(w->steps)));
     while (w->at < w->s->n_edits) {
-        size_t end, methods = w->step;
+        size_t end, begin = w->at, methods = w->step;
         EG_TRY(write_next(w, &end));
         EG_TRY(eg__surgery_seek(w->s, &w->at, end));
+        bool flag = w->step == methods && w->s->edits[begin].kind == EG__EDIT_TRAINED;
+        if (flag && w->now_at == begin)
+            w->now_at = end; /* all is where it was */
         if (w->step == methods)
             continue;
         EG_TRY(take_now(w)); /* with all that the method has made */

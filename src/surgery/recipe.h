@@ -13,4 +13,8 @@ enum { EG__RECIPE_VERSION = 1, EG__RECIPE_MAX_STEPS = 1 << 16 };
 enum { EG__STRUCTURE_SIZE = 17 };
 eg_status eg__structure_text(const eg__inventory *inventory, char text[EG__STRUCTURE_SIZE]);
 
+/** Plans what the steps say, in order (replay_steps.c). What they have planned when one fails is for the caller to
+ * forget. */
+eg_status eg__replay_steps(eg_surgery *s, const json_t *steps);
+
 #endif

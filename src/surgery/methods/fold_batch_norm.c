@@ -98,7 +98,7 @@ static const char *find_reason(const eg_chain *chain)
     const eg_module *conv = chain->modules[0], *norm = chain->modules[1];
     if (conv->cls != &eg_conv2d_class || norm->cls != &eg_batch_norm2d_class)
         return "they are of classes of their own";
-    if (conv->open != NULL || norm->open != NULL || conv->n_reparams > 0)
+    if (conv->open != NULL || norm->open != NULL || conv->n_reparams > 0 || norm->n_reparams > 0)
         return "its parameters are computed, or not decided yet";
     if (((const eg_batch_norm2d *)norm)->no_track_running_stats)
         return "the norm has no running statistics";

@@ -6,9 +6,15 @@
 
 #include <stdlib.h>
 
-/* Modules with parameters of their own, in the order of the model. */
+/* A module with parameters of its own. */
+typedef struct layer {
+    eg_module *module;
+    bool chosen;
+} layer;
+
 typedef struct layers {
-    eg_module **items;
+    const char *at; /* paths of those that are chosen; NULL: not known yet */
+    layer *items;   /* in the order of the model */
     size_t n, capacity;
 } layers;
 
@@ -21,20 +27,32 @@ static eg_tensor *parameter_at(const eg_module *m, size_t slot)
 static eg_status add_layer(void *payload, const char *path, eg_module *m)
 {
     layers *list = payload;
-    (void)path;
     bool has = false;
     for (size_t i = 0; i < m->n_slots; i++)
         has = has || parameter_at(m, i) != NULL;
     if (!has)
         return EG_OK;
-    EG_TRY(eg__grow(&list->items, &list->capacity, list->n + 1, sizeof(eg_module *)));
-    list->items[list->n++] = m;
+    EG_TRY(eg__grow(&list->items, &list->capacity, list->n + 1, sizeof(*list->items)));
+    list->items[list->n++] = (layer){m, list->at != NULL && eg__path_matches(list->at, path)};
     return EG_OK;
 }
 
 static eg_status list_layers(void *payload, eg_module *root)
 {
     return eg_module_walk(root, add_layer, payload);
+}
+
+/* With paths: all layers there. Without: the first `depth` of all, but never the last. Returns how many. */
+static size_t choose(const eg_layer_freezing *o, layers *list)
+{
+    size_t n = 0, share = (size_t)(o->depth * (double)list->n);
+    if (list->at == NULL && list->n > 0)
+        share = o->unfreeze ? list->n : EG_MIN(share, list->n - 1);
+    for (size_t i = 0; i < list->n; i++) {
+        list->items[i].chosen = list->at == NULL ? i < share : list->items[i].chosen;
+        n += list->items[i].chosen;
+    }
+    return n;
 }
 
 /* All parameters of a layer but those that others need. */
@@ -48,13 +66,13 @@ static eg_status set_trained(eg_surgery *s, const eg_module *m, bool trained, co
     return EG_OK;
 }
 
-/* The parameters of the layers from number `first` on: a tied one is trained as long as one of them has it. */
-static eg_status gather_needed(const layers *list, size_t first, eg__ptr_map *needed)
+/* The parameters of the layers that are not chosen: a tied one is trained as long as one of them has it. */
+static eg_status gather_needed(const layers *list, eg__ptr_map *needed)
 {
     bool added;
-    for (size_t i = first; i < list->n; i++) {
-        const eg_module *m = list->items[i];
-        for (size_t k = 0; k < m->n_slots; k++) {
+    for (size_t i = 0; i < list->n; i++) {
+        const eg_module *m = list->items[i].module;
+        for (size_t k = 0; k < m->n_slots && !list->items[i].chosen; k++) {
             if (parameter_at(m, k) != NULL)
                 EG_TRY(eg__ptr_map_add(needed, parameter_at(m, k), &added));
         }
@@ -62,43 +80,23 @@ static eg_status gather_needed(const layers *list, size_t first, eg__ptr_map *ne
     return EG_OK;
 }
 
-typedef struct limited {
-    const char *at;
-    layers *list;
-} limited;
-
-static eg_status add_matching(void *payload, const char *path, eg_module *m)
-{
-    const limited *l = payload;
-    return eg__path_matches(l->at, path) ? add_layer(l->list, path, m) : EG_OK;
-}
-
-static eg_status list_matching(void *payload, eg_module *root)
-{
-    return eg_module_walk(root, add_matching, payload);
-}
-
-/* With paths: all layers there. Without: the first `depth` of all, but never the last. */
 static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
 {
     const eg_layer_freezing *o = (const eg_layer_freezing *)options;
-    layers list = {0};
-    limited some = {at, &list};
-    eg_status status = at == NULL ? eg_surgery_look(s, list_layers, &list) : eg_surgery_look(s, list_matching, &some);
-    size_t n = list.n;
-    if (at == NULL && n > 0) {
-        size_t share = (size_t)(o->depth * (double)n);
-        n = o->unfreeze ? n : EG_MIN(share, n - 1);
-    }
+    layers list = {.at = at};
     eg__ptr_map needed = {0};
-    if (status == EG_OK)
-        status = gather_needed(&list, n, &needed);
-    for (size_t i = 0; i < n && status == EG_OK; i++)
-        status = set_trained(s, list.items[i], o->unfreeze, &needed);
+    eg_status status = eg_surgery_look(s, list_layers, &list);
+    size_t n = status == EG_OK ? choose(o, &list) : 0;
+    if (status == EG_OK && !o->unfreeze)
+        status = gather_needed(&list, &needed);
+    for (size_t i = 0; i < list.n && status == EG_OK; i++) {
+        if (list.items[i].chosen)
+            status = set_trained(s, list.items[i].module, o->unfreeze, &needed);
+    }
     eg__ptr_map_free(&needed);
     free(list.items);
     if (status == EG_OK && n == 0)
-        status = eg_surgery_note(s, "layer_freezing found no layer to freeze");
+        status = eg_surgery_note(s, "layer_freezing found no layer to %s", o->unfreeze ? "train" : "freeze");
     return status;
 }
 
