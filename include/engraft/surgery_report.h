@@ -218,12 +218,11 @@ EG_API char *eg_guard_json(const eg_guard_report *report);
  *        {"train": "conv1.weight", "trained": false}, {"tensor": "head.bias", "is": null}]}
  *
  *  A method is its options (the fields of its class that have not their defaults), `at`, and the `class` that
- *  eg_surgery_apply_to() was given. What a policy in C has put
- *  in is written as eg_module_json() does, with those of its "modules" and "tensors" that the model had before, by
+ *  eg_surgery_apply_to() was given. What a policy in C has put in is written as eg_module_json() does, with those of its "modules" and "tensors" that the model had before, by
  *  their paths in the model at that step; where it did not get all places of the old module, "places" lists those. The
- *  texts "before" and "after" stand for the structures: classes, fields, names, shapes, and what is shared. Numbers are
- *  not in it: what is new begins as its class makes it, so a recipe goes with a
- *  checkpoint. NULL on failure: EUNSUPPORTED for modules that JSON cannot say (see eg_module_json()), and for tensors
+ *  texts "before" and "after" stand for the structures: classes, fields, names, shapes, and what is shared. A recipe
+ *  written by hand may leave both out: it is for any model then, and does its steps as often as it is replayed. Numbers
+ *  are not in it: what is new begins as its class makes it, so a recipe goes with a checkpoint. NULL on failure: EUNSUPPORTED for modules that JSON cannot say (see eg_module_json()), and for tensors
  *  that were put in by themselves. */
 EG_API char *eg_surgery_recipe(eg_surgery *s);
 /** Writes it to a file, whole or not at all. EIO. */

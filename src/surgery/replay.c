@@ -42,10 +42,10 @@ static eg_status structure_of(void *payload, eg_module *root)
     return status;
 }
 
-/* Whether a recipe that says what it is for, says this. */
+/* Whether a recipe says another structure. Those that people write say none. */
 static bool is_other(const char *said, const char *structure)
 {
-    return said == NULL || strcmp(said, structure) != 0;
+    return said != NULL && strcmp(said, structure) != 0;
 }
 
 static eg_status read_shape(const json_t *list, eg_shape *shape)
@@ -104,21 +104,19 @@ static eg_status replay(eg_surgery *s, recipe *r, bool any_model)
 {
     char structure[EG__STRUCTURE_SIZE];
     EG_TRY(eg_surgery_look(s, structure_of, structure));
-    bool shows = r->before == NULL || is_other(r->after, r->before); /* else it freezes, which is no structure */
-    if (!is_other(r->after, structure) && shows)
+    bool freezes = r->before != NULL && !is_other(r->after, r->before); /* which no structure shows */
+    if (r->after != NULL && !is_other(r->after, structure) && !freezes)
         return eg_surgery_note(s, "the model is as the recipe makes it: nothing is to be done");
     EG_CHECK(any_model || !is_other(r->before, structure), EG_EINVAL,
-             "the recipe is for a model of structure %s, this one is %s", r->before != NULL ? r->before : "unknown",
-             structure);
+             "the recipe is for a model of structure %s, this one is %s", r->before, structure);
     EG_TRY(take_inputs(s, r));
     EG_TRY(eg__replay_steps(s, r->steps));
     EG_TRY(eg_surgery_look(s, structure_of, structure));
     if (!is_other(r->after, structure))
         return EG_OK;
-    EG_CHECK(any_model, EG_EINVAL, "the recipe has made a model of structure %s, not %s", structure,
-             r->after != NULL ? r->after : "unknown");
+    EG_CHECK(any_model, EG_EINVAL, "the recipe has made a model of structure %s, not %s", structure, r->after);
     return eg_surgery_note(s, "the recipe has made a model of structure %s, on its own it makes %s", structure,
-                           r->after != NULL ? r->after : "one that it does not say");
+                           r->after);
 }
 
 static eg_status replay_text(eg_surgery *s, const char *text, size_t size, bool any_model)

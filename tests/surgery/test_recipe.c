@@ -324,7 +324,15 @@ static void wrong_texts(void **state)
     assert_ok(eg_surgery_commit(s));
     eg_module *same = small_net();
     check_same(net, same);
-    assert_fails(eg_surgery_replay(s, RECIPE("[]"), false), EG_EINVAL, "structure unknown");
+    assert_fails(eg_surgery_replay(
+                     s, "{\"format\": \"engraft surgery\", \"version\": 1, \"before\": \"0\", \"steps\": []}", false),
+                 EG_EINVAL, "is for a model of structure 0");
+    assert_fails(eg_surgery_replay(
+                     s, "{\"format\": \"engraft surgery\", \"version\": 1, \"after\": \"0\", \"steps\": []}", false),
+                 EG_EINVAL, "has made a model of structure");
+    assert_ok(eg_surgery_replay(s, RECIPE("[{\"replace\": \"relu\", " GELU "}]"), false)); /* for any model */
+    assert_int_equal(eg_surgery_size(s), 1);
+    eg_surgery_drop(s);
     assert_fails(eg_surgery_replay(NULL, "", false), EG_EINVAL, "NULL");
     assert_refused(eg_surgery_recipe(NULL), EG_EINVAL, "NULL");
     eg_module_release(same);
