@@ -167,11 +167,13 @@ EG_API eg_status eg_surgery_put(eg_surgery *s, eg_module *module, eg_module *fre
  *  after. Nothing is changed. ESHAPE and others name the first module that no longer fits, with its shapes. */
 EG_API eg_status eg_surgery_check(eg_surgery *s);
 /** Makes what is planned real. It checks first, unless eg_surgery_check() has done so since the last change of the
- *  plan and the last update by an optimizer; after that nothing can fail. EG_OK where nothing is planned. */
+ *  plan and the last update by an optimizer; after that nothing can fail. EG_OK where nothing is planned. What a method
+ *  has computed from weights (a folded norm, a factor) it has from those at the time of planning: train after the
+ *  commit. */
 EG_API eg_status eg_surgery_commit(eg_surgery *s);
 /** Takes the last commit back; its changes are planned again, so that another commit redoes them. Savepoints that stand
- *  on that commit end. EINVAL when nothing is committed, and, naming the place, when somebody has changed it since:
- * then nothing is undone. */
+ *  on that commit end. EINVAL when nothing is committed, and, naming the place, when somebody has changed it since (or
+ *  another surgery an optimizer): then nothing is undone. */
 EG_API eg_status eg_surgery_undo(eg_surgery *s);
 /** Forgets what is planned and not committed. */
 EG_API void eg_surgery_drop(eg_surgery *s);

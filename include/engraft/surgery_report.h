@@ -217,8 +217,10 @@ EG_API char *eg_guard_json(const eg_guard_report *report);
  *         "tensors": {"gain": "norm.weight"}},
  *        {"train": "conv1.weight", "trained": false}, {"tensor": "head.bias", "is": null}]}
  *
- *  A method is its options (the fields of its class that have not their defaults), `at`, and the `class` that
- *  eg_surgery_apply_to() was given. What a policy in C has put in is written as eg_module_json() does, with those of its "modules" and "tensors" that the model had before, by
+ *  A method is its options (the fields of its class that have not their defaults; those that are called "method", "at",
+ *  "class" or "options" are in an object "options"), `at`, and the `class` that eg_surgery_apply_to() was given. What a
+ *  policy in C has put in is written as eg_module_json() does, with those of its "modules" and "tensors" that the model
+ *  had before, by
  *  their paths in the model at that step; where it did not get all places of the old module, "places" lists those. The
  *  texts "before" and "after" stand for the structures: classes, fields, names, shapes, and what is shared. A recipe
  *  written by hand may leave both out: it is for any model then, and does its steps as often as it is replayed. Numbers

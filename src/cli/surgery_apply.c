@@ -17,13 +17,15 @@ static char *begin_folder(const char *name)
         eg_fail(EG_EINVAL, "'%s' is there already: a surgery writes into a new folder", name);
         return NULL;
     }
-    size_t size = strlen(name) + sizeof ".partial";
+    size_t length = strlen(name), size = length + sizeof ".partial";
+    while (length > 1 && name[length - 1] == '/')
+        length--;
     char *partial = malloc(size);
     if (!partial) {
         eg_fail(EG_ENOMEM, "out of memory");
         return NULL;
     }
-    snprintf(partial, size, "%s.partial", name);
+    snprintf(partial, size, "%.*s.partial", (int)length, name);
     if (mkdir(partial, 0777) == 0)
         return partial;
     eg_fail(EG_EIO, "cannot make the folder '%s': %s", partial,

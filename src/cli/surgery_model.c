@@ -27,13 +27,13 @@ static bool ends_with(const char *text, const char *end)
     return n >= len && strcmp(text + n - len, end) == 0;
 }
 
-/* The shape that a surgery has run the model of a folder on, where it says so. */
+/* The shape that a surgery has run the model of a folder on, where it says so and the model takes one. */
 static void find_input(const char *directory, eg_shape *input)
 {
     char *path = path_join(directory, "surgery.json");
     json_t *recipe = path && file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
-    const json_t *sizes = json_array_get(json_object_get(recipe, "inputs"), 0);
-    size_t n = json_array_size(sizes);
+    const json_t *inputs = json_object_get(recipe, "inputs"), *sizes = json_array_get(inputs, 0);
+    size_t n = json_array_size(inputs) == 1 ? json_array_size(sizes) : 0;
     eg_shape shape = {.ndim = n > 1 && n <= EG_MAX_DIMS ? (int)n : 0};
     for (int i = 0; i < shape.ndim; i++) {
         shape.dims[i] = json_integer_value(json_array_get(sizes, (size_t)i));

@@ -298,7 +298,7 @@ eg_tensor *eg_module_tensor(eg_module *m, const char *path)
         return NULL;
     eg_slot *slot = eg__slot_find(owner, path + before, len);
     eg_tensor *t = slot == NULL || slot->kind == EG_SLOT_CHILD ? NULL : *eg__slot_tensor(slot);
-    if (t == NULL || eg_is_none(t)) {
+    if (t == NULL) {
         fail_no_slot(owner, false, path, before, len);
         return NULL;
     }

@@ -244,13 +244,14 @@ static bool has_fresh(const eg_module *m, const eg__ptr_map *fresh)
 static eg_status put_modules(eg_surgery *s, const eg_coupling *c, const eg__ptr_map *fresh)
 {
     for (size_t i = 0; i < c->n_modules; i++) {
-        eg_module *old = c->modules[i];
-        if (!has_fresh(old, fresh))
-            continue;
-        eg_module *m = remake(old, fresh);
-        if (m == NULL)
-            return eg_error_last()->code;
-        EG_TRY(eg_surgery_put(s, old, m, "resized"));
+        eg_module *old = c->modules[i], *m = NULL;
+        EG_TRY(eg__surgery_enter(s)); /* what it holds may be planned too */
+        bool meant = has_fresh(old, fresh);
+        if (meant)
+            m = remake(old, fresh);
+        eg__surgery_leave(s);
+        if (meant)
+            EG_TRY(m != NULL ? eg_surgery_put(s, old, m, "resized") : eg_error_last()->code);
     }
     return EG_OK;
 }

@@ -97,19 +97,26 @@ static eg_status place_kept(list *l, size_t at, const eg__entry *now)
     return place(l, param, at);
 }
 
-/* A derived one that stayed out of training is new to the optimizers once it is trained. */
+/* Where nothing says which group: the first one of the first optimizer. */
+static eg_status place_first(list *l, const eg__entry *e)
+{
+    return place(l, (eg__param){.name = eg__strdup(e->path), .tensor = e->tensor}, SIZE_MAX);
+}
+
+/* What comes from parameters that stay out of training stays out too, unless it, or one of them, is trained by the
+ * plan. */
 static eg_status place_new(list *l, size_t i, bool flagged)
 {
     const eg__entry *e = &l->p->after.items[i];
-    size_t derived = eg__number_find(&l->p->derived, e->tensor), donor = SIZE_MAX;
-    bool is_heir = derived != SIZE_MAX && l->p->s->derivations[derived].n > 0;
-    eg__heir none = {0}, *heir = is_heir ? &l->heirs[derived] : &none;
-    if (is_heir)
-        donor = heir->donor;
-    if (!is_heir || (donor == SIZE_MAX && flagged))
-        EG_TRY(eg__donor_find(l->p, l->number, &l->index, i, &donor));
+    size_t derived = eg__number_find(&l->p->derived, e->tensor);
+    eg__lineage line = derived != SIZE_MAX ? l->p->lineages[derived] : (eg__lineage){0};
+    eg__heir none = {.donor = SIZE_MAX}, *heir = derived != SIZE_MAX ? &l->heirs[derived] : &none;
+    size_t donor = heir->donor;
+    flagged = flagged || line.thawed;
+    if (donor == SIZE_MAX && (flagged || !line.of_model))
+        EG_TRY(eg__donor_find(l->p, &l->index, i, flagged, &donor));
     if (donor == SIZE_MAX)
-        return EG_OK;
+        return flagged && l->p->all_frozen && l->number == 0 && l->o->n_groups > 0 ? place_first(l, e) : EG_OK;
     const eg__param *from = &l->o->params[donor];
     eg__param param = {.name = name_new(l, from, e), .tensor = e->tensor, .step = heir->step, .group = from->group};
     memcpy(param.states, heir->states, sizeof(param.states));
@@ -185,7 +192,8 @@ bool eg__exchanges_are_current(const eg_surgery *s)
     bool current = true;
     for (size_t i = 0; i < s->n_optimizers && current; i++) {
         const eg__param_exchange *e = &s->exchanges[i];
-        current = e->n_before == e->optimizer->n_params && e->updates == count_updates(e->optimizer);
+        current = e->expected == e->optimizer->params && e->n_before == e->optimizer->n_params &&
+                  e->updates == count_updates(e->optimizer);
     }
     return current;
 }
@@ -210,6 +218,7 @@ static eg_status finish(list *l, eg__param_exchange *out)
             out->params[i] = l->items[i].param;
         out->n_before = n_before;
         out->updates = count_updates(l->o);
+        out->expected = l->o->params;
         out->n = out->n_after = l->n;
         out->capacity = l->n + 1;
         l->n = 0;
@@ -304,6 +313,7 @@ void eg__exchange(eg__param_exchange *e, bool back)
     o->params = e->params;
     o->n_params = e->n;
     o->params_capacity = e->capacity;
+    e->expected = o->params;
     e->params = was.params;
     e->n = was.n;
     e->capacity = was.capacity;

@@ -22,16 +22,25 @@ typedef struct eg__entries {
     eg__ptr_map index; /* tensor -> number + 1 */
 } eg__entries;
 
+/** What a derivation goes back to, by way of those before it. */
+typedef struct eg__lineage {
+    const eg_tensor *held; /* the first parameter that an optimizer has; NULL = none */
+    bool of_model;         /* parameters that the model has */
+    bool thawed;           /* one that is trained since the plan says so */
+} eg__lineage;
+
 /** What is known of a plan, for all optimizers. */
 typedef struct eg__exchange_plan {
     eg_surgery *s;
     eg__entries before, after;
-    eg__ptr_map origins; /* new module -> replacement + 1 */
-    size_t *earlier;     /* of each replacement, the one that its old module came with; SIZE_MAX = the model had it */
-    eg__ptr_map derived; /* new parameter -> derivation + 1 */
-    eg__ptr_map flagged; /* parameters of which the plan says whether they are trained */
-    eg__ptr_map holders; /* parameter -> optimizer + 1 */
-    eg__entries asked;   /* the parameters of `asked_of`, a module that gave way: those of one are asked for in a row */
+    eg__ptr_map origins;   /* new module -> replacement + 1 */
+    size_t *earlier;       /* of each replacement, the one that its old module came with; SIZE_MAX = the model had it */
+    eg__ptr_map derived;   /* new parameter -> derivation + 1 */
+    eg__ptr_map flagged;   /* parameters of which the plan says whether they are trained */
+    eg__ptr_map holders;   /* parameter -> optimizer + 1 */
+    bool all_frozen;       /* no optimizer has a parameter of the model */
+    eg__lineage *lineages; /* of each derivation */
+    eg__entries asked; /* the parameters of `asked_of`, a module that gave way: those of one are asked for in a row */
     const eg_module *asked_of;
 } eg__exchange_plan;
 
@@ -45,9 +54,10 @@ eg_status eg__number_put(eg__ptr_map *map, const void *key, size_t number);
 eg_status eg__exchange_plan_before(eg__exchange_plan *p);
 eg_status eg__exchange_plan_after(eg__exchange_plan *p);
 void eg__exchange_plan_free(eg__exchange_plan *p);
-/** The parameter of optimizer `number` whose group a new one, number i of those after, joins; SIZE_MAX: this optimizer
- * has nothing to do with it. `index`: of the optimizer, tensor -> number + 1. */
-eg_status eg__donor_find(eg__exchange_plan *p, size_t number, const eg__ptr_map *index, size_t i, size_t *donor);
+/** The parameter of an optimizer whose group a new one, number i of those after, joins; SIZE_MAX: this optimizer
+ * has nothing to do with it, or, unless the plan says itself that it is trained (`flagged`), it comes from what was
+ * frozen. `index`: of the optimizer, tensor -> number + 1. */
+eg_status eg__donor_find(eg__exchange_plan *p, const eg__ptr_map *index, size_t i, bool flagged, size_t *donor);
 
 /* ---- states of what is derived (exchange_states.c) ---- */
 

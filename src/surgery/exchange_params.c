@@ -98,9 +98,42 @@ eg_status eg__exchange_plan_before(eg__exchange_plan *p)
     return EG_OK;
 }
 
+static bool is_thawed(const eg__exchange_plan *p, const eg_tensor *t)
+{
+    return t->requires_grad && eg__ptr_map_find(&p->flagged, t) != NULL;
+}
+
+/* Derivations come after those that make what they are made from. */
+static void trace_back(eg__exchange_plan *p, size_t i)
+{
+    const eg__derivation *d = &p->s->derivations[i];
+    eg__lineage *line = &p->lineages[i];
+    for (size_t k = 0; k < d->n && line->held == NULL; k++) {
+        const eg_tensor *from = d->from[k];
+        size_t maker = eg__number_find(&p->derived, from);
+        const eg__lineage *earlier = maker < i ? &p->lineages[maker] : NULL;
+        line->of_model = line->of_model || eg__number_find(&p->before.index, from) != SIZE_MAX ||
+                         (earlier != NULL && earlier->of_model);
+        line->thawed = line->thawed || is_thawed(p, from) || (earlier != NULL && earlier->thawed);
+        if (eg__number_find(&p->holders, from) != SIZE_MAX)
+            line->held = from;
+        else if (earlier != NULL)
+            line->held = earlier->held;
+    }
+}
+
 eg_status eg__exchange_plan_after(eg__exchange_plan *p)
 {
-    return list_entries(&p->after, p->s->root);
+    EG_TRY(list_entries(&p->after, p->s->root));
+    p->lineages = eg__calloc(p->s->n_derivations + 1, sizeof(*p->lineages));
+    if (p->lineages == NULL)
+        return EG_ENOMEM;
+    for (size_t i = 0; i < p->s->n_derivations; i++)
+        trace_back(p, i);
+    p->all_frozen = true;
+    for (size_t i = 0; i < p->before.n && p->all_frozen; i++)
+        p->all_frozen = eg__number_find(&p->holders, p->before.items[i].tensor) == SIZE_MAX;
+    return EG_OK;
 }
 
 void eg__exchange_plan_free(eg__exchange_plan *p)
@@ -112,6 +145,7 @@ void eg__exchange_plan_free(eg__exchange_plan *p)
     for (size_t i = 0; i < EG_COUNT(maps); i++)
         eg__ptr_map_free(maps[i]);
     free(p->earlier);
+    free(p->lineages);
 }
 
 /* ---- where a new parameter belongs ---- */
@@ -134,50 +168,69 @@ static eg_status ask(eg__exchange_plan *p, eg_module *old)
     return EG_OK;
 }
 
-/* The likest of the parameters of the module that gave way, and whether it had any that the model had. */
+/* What a module that gave way says of a parameter of the new one. */
+typedef struct advice {
+    size_t donor; /* the likest of its parameters that this optimizer has; SIZE_MAX = none */
+    bool had;     /* it had parameters of the model */
+    bool held;    /* some optimizer has one of them */
+    bool went_on; /* it had trained ones that were only planned: see what it has replaced itself */
+    bool thawed;  /* the plan says that one of them is trained */
+} advice;
+
 static eg_status ask_old_module(eg__exchange_plan *p, const eg__ptr_map *index, const eg__entry *wanted, eg_module *old,
-                                size_t *donor, bool *had)
+                                advice *a)
 {
     int best = 0;
-    *had = false;
+    *a = (advice){.donor = SIZE_MAX};
     EG_TRY(ask(p, old));
-    for (size_t i = 0; i < p->asked.n && (best < MOST_LIKE || !*had); i++) {
+    for (size_t i = 0; i < p->asked.n && (best < MOST_LIKE || !a->had); i++) {
         const eg__entry *e = &p->asked.items[i];
         size_t at = eg__number_find(index, e->tensor);
-        *had = *had || eg__number_find(&p->before.index, e->tensor) != SIZE_MAX;
+        bool of_model = eg__number_find(&p->before.index, e->tensor) != SIZE_MAX;
+        a->had = a->had || of_model;
+        a->held = a->held || eg__number_find(&p->holders, e->tensor) != SIZE_MAX;
+        a->went_on = a->went_on || (!of_model && e->tensor->requires_grad);
+        a->thawed = a->thawed || is_thawed(p, e->tensor);
         if (at != SIZE_MAX && likeness(e, wanted) > best) {
             best = likeness(e, wanted);
-            *donor = at;
+            a->donor = at;
         }
     }
     return EG_OK;
 }
 
-/* The nearest parameter of the model before this one, or else after it, that any optimizer has: if it is this one. */
-static size_t ask_neighbours(const eg__exchange_plan *p, size_t number, const eg__ptr_map *index, size_t i)
+/* The parameter of any optimizer that this one is, or goes back to; NULL: none. */
+static const eg_tensor *find_held(const eg__exchange_plan *p, const eg_tensor *t)
 {
-    const eg__entries *after = &p->after;
-    size_t holder = SIZE_MAX, k = i;
-    while (k > 0 && holder == SIZE_MAX)
-        holder = eg__number_find(&p->holders, after->items[--k].tensor);
-    if (holder == SIZE_MAX) {
-        for (k = i + 1; k < after->n && holder == SIZE_MAX; k++)
-            holder = eg__number_find(&p->holders, after->items[k].tensor);
-        k--;
-    }
-    return holder == number ? eg__number_find(index, after->items[k].tensor) : SIZE_MAX;
+    if (eg__number_find(&p->holders, t) != SIZE_MAX)
+        return t;
+    size_t derived = eg__number_find(&p->derived, t);
+    return derived != SIZE_MAX ? p->lineages[derived].held : NULL;
 }
 
-eg_status eg__donor_find(eg__exchange_plan *p, size_t number, const eg__ptr_map *index, size_t i, size_t *donor)
+/* The nearest parameter of the model before this one, or else after it, that any optimizer has: if it is this one. */
+static size_t ask_neighbours(const eg__exchange_plan *p, const eg__ptr_map *index, size_t i)
+{
+    const eg__entries *after = &p->after;
+    const eg_tensor *held = NULL;
+    for (size_t k = i; k > 0 && held == NULL; k--)
+        held = find_held(p, after->items[k - 1].tensor);
+    for (size_t k = i + 1; k < after->n && held == NULL; k++)
+        held = find_held(p, after->items[k].tensor);
+    return held != NULL ? eg__number_find(index, held) : SIZE_MAX;
+}
+
+eg_status eg__donor_find(eg__exchange_plan *p, const eg__ptr_map *index, size_t i, bool flagged, size_t *donor)
 {
     const eg__entry *e = &p->after.items[i];
     *donor = SIZE_MAX;
     for (size_t at = eg__number_find(&p->origins, e->owner); at != SIZE_MAX; at = p->earlier[at]) {
-        bool had;
-        EG_TRY(ask_old_module(p, index, e, p->s->replacements[at].old, donor, &had));
-        if (had)
+        advice a;
+        EG_TRY(ask_old_module(p, index, e, p->s->replacements[at].old, &a));
+        *donor = a.donor;
+        if (a.held || (a.had && !a.went_on && !a.thawed && !flagged))
             return EG_OK;
     }
-    *donor = ask_neighbours(p, number, index, i);
+    *donor = ask_neighbours(p, index, i);
     return EG_OK;
 }

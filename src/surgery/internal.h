@@ -108,6 +108,7 @@ typedef struct eg__param_exchange {
     size_t n_after;  /* what it has, or will have, after the commit */
     int64_t updates; /* of all of them, by then */
     size_t *twins;   /* [n_before]: where each of those is after the commit; SIZE_MAX = gone */
+    const eg__param *expected; /* what it has when this is exchanged, unless somebody else has been there */
 } eg__param_exchange;
 
 /** Numbers as they were before a commit. */
@@ -180,7 +181,8 @@ struct eg_surgery {
     bool has_wrapped;              /* a new module holds modules of the model */
     size_t entered;                /* how often the plan was put in place */
     size_t n_entered;              /* edits up to here are; what is planned meanwhile is not */
-    eg__ptr_map flagged;           /* parameters of which what is planned meanwhile says: trained (or NULL: not) */
+    eg__ptr_map flagged;           /* parameters of which what is planned meanwhile says: trained (or NULL: not); */
+    size_t n_flagged;              /* of edits up to here; SIZE_MAX: none yet */
     bool checked;                  /* `exchanges` are those of the plan */
     eg__param_exchange *exchanges; /* [n_optimizers] */
     eg__shapes *shapes;            /* NULL = nobody has asked yet */

@@ -163,6 +163,7 @@ void eg__surgery_cut(eg_surgery *s, size_t n_edits, size_t n_replacements, size_
     s->checked = s->checked && n_edits == s->n_edits;
     eg__shapes_free(s->shapes); /* another plan may come to as many edits */
     s->shapes = NULL;
+    s->n_flagged = SIZE_MAX;
     while (s->n_savepoints > 0 && s->savepoints[s->n_savepoints - 1].n_edits > n_edits)
         s->n_savepoints--;
     while (s->n_edits > n_edits)
@@ -191,6 +192,7 @@ eg_status eg__surgery_enter(eg_surgery *s)
             return fail_changed(&s->edits[reached]);
         }
         s->n_entered = s->n_edits;
+        s->n_flagged = SIZE_MAX;
     }
     s->entered++;
     return EG_OK;
@@ -344,6 +346,8 @@ static eg_status check_optimizers(const eg_surgery *s, const eg__batch *batch)
         const eg__param_exchange *e = &batch->exchanges[i];
         EG_CHECK(e->n_after == e->optimizer->n_params, EG_EINVAL,
                  "parameters were added to an optimizer since the surgery: it cannot be undone");
+        EG_CHECK(e->expected == e->optimizer->params, EG_EINVAL,
+                 "another surgery has changed an optimizer since: undo that one first");
     }
     return EG_OK;
 }
@@ -432,6 +436,7 @@ eg_status eg_surgery_rollback(eg_surgery *s, size_t savepoint)
         eg__null(__func__, "surgery");
         return EG_EINVAL;
     }
+    EG_CHECK(s->entered == 0, EG_EINVAL, "a surgery cannot be rolled back while it is being looked at");
     EG_CHECK(savepoint < s->n_savepoints, EG_EINVAL, "savepoint %zu has ended, or never was: there are %zu", savepoint,
              s->n_savepoints);
     const eg__savepoint *to = &s->savepoints[savepoint];

@@ -24,12 +24,15 @@ typedef struct application {
     eg_surgery *s;
     const eg_method *method;
     eg_module *options;
+    size_t n_notes; /* with those that the method has made */
 } application;
 
 static eg_module *replace(void *payload, eg_module *module, size_t index)
 {
-    const application *a = payload;
-    return a->method->replace(a->options, a->s, module, index);
+    application *a = payload;
+    eg_module *made = a->method->replace(a->options, a->s, module, index);
+    a->n_notes = a->s->n_notes;
+    return made;
 }
 
 /* One policy for each class that the method changes. */
@@ -42,7 +45,7 @@ static eg_status plan_policies(eg_surgery *s, const eg_method *method, eg_module
     eg_policy *items = eg__calloc(n + 1, sizeof(*items));
     if (items == NULL)
         return EG_ENOMEM;
-    application a = {s, method, options};
+    application a = {s, method, options, s->n_notes};
     for (size_t i = 0; i < n; i++)
         items[i] = (eg_policy){.cls = targets[i],
                                .replace = replace,
@@ -54,7 +57,7 @@ static eg_status plan_policies(eg_surgery *s, const eg_method *method, eg_module
     size_t n_notes = s->n_notes, n_replacements = s->n_replacements;
     eg_status status = eg_surgery_replace(s, (eg_policies){items, n}, method->recurses);
     free(items);
-    eg__notes_cut(s, n_notes); /* of single classes, which nobody has asked for */
+    eg__notes_cut(s, status == EG_OK ? a.n_notes : n_notes); /* of single classes, which nobody has asked for */
     if (status == EG_OK && s->n_replacements == n_replacements)
         status = eg_surgery_note(s, "%s found no module to change", method->options.name);
     return status;

@@ -168,6 +168,23 @@ static bool is_trainable(const eg_tensor *t)
     return t->storage != NULL && t->tape_id == 0 && (t->dtype == EG_F32 || t->dtype == EG_F64);
 }
 
+/* Whether a parameter is trained by all that is planned, also by what is not in place while the rest is. */
+static eg_status find_trained(eg_surgery *s, const eg_tensor *parameter, bool *trained)
+{
+    if (s->n_flagged == SIZE_MAX) { /* of another look, or what was planned was forgotten */
+        eg__ptr_map_free(&s->flagged);
+        s->n_flagged = s->n_entered;
+    }
+    for (; s->n_flagged < s->n_edits; s->n_flagged++) {
+        const eg__edit *edit = &s->edits[s->n_flagged];
+        if (edit->kind == EG__EDIT_TRAINED)
+            EG_TRY(eg__ptr_map_put(&s->flagged, edit->owner, edit->other));
+    }
+    void **flag = eg__ptr_map_find(&s->flagged, parameter);
+    *trained = flag != NULL ? *flag != NULL : parameter->requires_grad;
+    return EG_OK;
+}
+
 eg_status eg_surgery_set_trained(eg_surgery *s, eg_tensor *parameter, bool trained)
 {
     if (s == NULL || parameter == NULL) {
@@ -175,15 +192,14 @@ eg_status eg_surgery_set_trained(eg_surgery *s, eg_tensor *parameter, bool train
         return eg_error_last()->code;
     }
     EG_CHECK(is_trainable(parameter), EG_EINVAL, "only parameters of floating-point numbers can be trained");
-    bool looking = s->entered > 0; /* then what is planned meanwhile is not in place */
-    void **planned = looking ? eg__ptr_map_find(&s->flagged, parameter) : NULL;
+    bool now;
     EG_TRY(eg__surgery_enter(s));
-    bool now = planned != NULL ? *planned != NULL : parameter->requires_grad;
+    eg_status status = find_trained(s, parameter, &now);
     eg__surgery_leave(s);
+    if (status != EG_OK)
+        return status;
     if (now == trained)
         return EG_OK;
-    if (looking)
-        EG_TRY(eg__ptr_map_put(&s->flagged, parameter, (void *)(uintptr_t)trained));
     return eg__surgery_edit(s, EG__EDIT_TRAINED, parameter, 0, (void *)(uintptr_t)now, (void *)(uintptr_t)trained);
 }
 

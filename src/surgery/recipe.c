@@ -263,6 +263,26 @@ static eg_status write_replacement(writer *w, size_t end, json_t *step)
 
 /* ---- other steps ---- */
 
+/* Options that are called as a step's own members are (the `method` of stochastic_depth) go into an object. */
+static eg_status put_options(json_t *step, json_t *options)
+{
+    static const char *const taken[] = {"method", "at", "class", "options"};
+    json_t *apart = json_object();
+    eg_status status = apart != NULL ? EG_OK : eg_fail(EG_ENOMEM, "out of memory: a recipe");
+    for (size_t i = 0; i < EG_COUNT(taken) && status == EG_OK; i++) {
+        json_t *value = json_object_get(options, taken[i]);
+        if (value != NULL)
+            status = eg__json_put(apart, taken[i], json_incref(value));
+        json_object_del(options, taken[i]);
+    }
+    if (status == EG_OK && json_object_update(step, options) != 0)
+        status = eg_fail(EG_ENOMEM, "out of memory: a recipe");
+    if (status == EG_OK && json_object_size(apart) > 0)
+        status = eg__json_put(step, "options", json_incref(apart));
+    json_decref(apart);
+    return status;
+}
+
 static eg_status write_method(const eg__step *from, json_t *step)
 {
     EG_TRY(eg__json_put(step, "method", eg__json_text_of(from->options->cls->name)));
@@ -274,8 +294,7 @@ static eg_status write_method(const eg__step *from, json_t *step)
     if (options == NULL)
         return eg_error_last()->code;
     json_object_del(options, "class");
-    eg_status status =
-        json_object_update_missing(step, options) == 0 ? EG_OK : eg_fail(EG_ENOMEM, "out of memory: a recipe");
+    eg_status status = put_options(step, options);
     json_decref(options);
     return status;
 }

@@ -285,6 +285,25 @@ static eg_status replay_replacement(reader *r, const char *path)
 
 /* ---- other steps ---- */
 
+/* The options of a method: the members of the step, and those in "options". NULL on failure. */
+static json_t *read_options(const reader *r)
+{
+    static const char *const own[] = {"method", "at", "class", "options"};
+    json_t *apart = json_object_get(r->step, "options"), *options = NULL;
+    if (apart != NULL && !json_is_object(apart)) {
+        eg_fail(EG_EFORMAT, "%s: 'options' is no object", r->where);
+        return NULL;
+    }
+    options = json_copy((json_t *)(uintptr_t)r->step);
+    for (size_t i = 0; i < EG_COUNT(own); i++)
+        json_object_del(options, own[i]);
+    if (options != NULL && (apart == NULL || json_object_update(options, apart) == 0))
+        return options;
+    json_decref(options);
+    eg_fail(EG_ENOMEM, "out of memory: a recipe");
+    return NULL;
+}
+
 static eg_status replay_method(reader *r, const char *name)
 {
     const char *at, *limit;
@@ -296,11 +315,9 @@ static eg_status replay_method(reader *r, const char *name)
     const eg_class *cls = limit != NULL ? eg_context_find_class(r->s->ctx, limit) : NULL;
     if (limit != NULL && cls == NULL)
         return eg_error_last()->code;
-    json_t *options = json_copy((json_t *)(uintptr_t)r->step);
-    EG_CHECK(options != NULL, EG_ENOMEM, "out of memory: a recipe");
-    json_object_del(options, "method");
-    json_object_del(options, "at");
-    json_object_del(options, "class");
+    json_t *options = read_options(r);
+    if (options == NULL)
+        return eg_error_last()->code;
     eg_module *made = eg__module_of_class_from_json(r->s->ctx, &method->options, options, r->where);
     json_decref(options);
     if (made == NULL)

@@ -3,6 +3,8 @@
  */
 #include "surgery/recipe.h"
 
+#include "engraft/layers.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -12,12 +14,20 @@ static uint64_t add_text(uint64_t hash, const char *text)
     return eg__hash(text != NULL ? text : "", text != NULL ? strlen(text) + 1 : 1, hash);
 }
 
+/* Fields that say how good or how far something is, which depends on numbers: a recipe is for models of other numbers
+ * too. */
+static bool is_measured(const eg_module *m, const char *field)
+{
+    return (eg_is_a(m, &eg_factorized_class) && strcmp(field, "error") == 0) ||
+           (eg_is_a(m, &eg_stochastic_residual_class) && strcmp(field, "held_back") == 0);
+}
+
 static eg_status add_fields(uint64_t *hash, const eg_module *m)
 {
     const eg_field *field;
     eg__buf text = {0};
     for (size_t i = 0; (field = eg__field_at(m->cls, i)) != NULL; i++) {
-        if (field->type == EG_FIELD_MODULES || field->type == EG_FIELD_NAMED)
+        if (field->type == EG_FIELD_MODULES || field->type == EG_FIELD_NAMED || is_measured(m, field->name))
             continue;
         eg__buf_printf(&text, "%s=", field->name);
         eg__field_print(m, field, &text);

@@ -111,6 +111,7 @@ void eg_surgery_free(eg_surgery *s)
         free(s->paths[i]);
     eg_module_release(s->root);
     eg__buf_free(&s->way_names);
+    eg__ptr_map_free(&s->flagged);
     void *lists[] = {s->places,     s->optimizers, s->inputs, s->edits, s->replacements, s->derivations, s->batches,
                      s->savepoints, s->notes,      s->names,  s->ways,  s->paths,        s->steps};
     for (size_t i = 0; i < EG_COUNT(lists); i++)

@@ -100,7 +100,7 @@ static size_t wanted_rank(const eg_factorize *o, const eg__svd *svd, int64_t nar
         return rank;
     }
     double rank = o->rank < 1 ? o->rank * (double)narrowest : o->rank;
-    return EG_MIN(EG_MAX((size_t)rank, 1), svd->n);
+    return rank < (double)svd->n ? EG_MAX((size_t)rank, 1) : svd->n;
 }
 
 static eg_tensor *weight_of(eg_module *m)

@@ -90,14 +90,27 @@ static eg_module *make_folded(eg_surgery *s, const eg_class *cls, const eg_conv2
     return NULL;
 }
 
+/* Whether the module that holds the one at a path can do nothing with another in its place. */
+static bool is_wanted_as_it_is(eg_module *root, const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    char *parent = eg__format("%.*s", dot != NULL ? (int)(dot - path) : 0, path);
+    const eg_module *holder = parent != NULL ? eg__module_below(root, parent) : NULL;
+    eg_free(parent);
+    return holder != NULL && eg_is_a(holder, &eg_ghost_batch_norm2d_class);
+}
+
 /* Why a chain is left as it is; NULL when it is folded. */
-static const char *find_reason(const eg_chain *chain)
+static const char *find_reason(const eg_chain *chain, eg_module *root)
 {
     if (chain->refused != NULL)
         return chain->refused;
     const eg_module *conv = chain->modules[0], *norm = chain->modules[1];
-    if (conv->cls != &eg_conv2d_class || norm->cls != &eg_batch_norm2d_class)
+    if (conv->cls != &eg_conv2d_class || norm->cls != &eg_batch_norm2d_class ||
+        (chain->n > 2 && chain->modules[2]->cls != &eg_relu_class))
         return "they are of classes of their own";
+    if (is_wanted_as_it_is(root, chain->paths[1]))
+        return "it is in a GhostBatchNorm2d: unwrap it first";
     if (conv->open != NULL || norm->open != NULL || conv->n_reparams > 0 || norm->n_reparams > 0)
         return "its parameters are computed, or not decided yet";
     if (((const eg_batch_norm2d *)norm)->no_track_running_stats)
@@ -107,13 +120,13 @@ static const char *find_reason(const eg_chain *chain)
 
 /* What a method looks for, and puts in the place of its first module. */
 typedef struct search {
+    eg_surgery *s;
     const char *name; /* of the method */
     const char *at;
     eg_class_list classes;
     const eg_class *fused;
     bool with_relu; /* only norms that have one */
-    eg_shapes inputs;
-    eg_chains *chains;
+    size_t n;       /* folded */
 } search;
 
 static eg_status fold_chain(eg_surgery *s, const search *f, const eg_chain *chain)
@@ -134,29 +147,24 @@ static eg_status fold_chain(eg_surgery *s, const search *f, const eg_chain *chai
     return EG_OK;
 }
 
-static eg_status find_chains(void *payload, eg_module *root)
+/* Folds what it finds, while the plan is in place: its tensors are those that count. */
+static eg_status fold_all(void *payload, eg_module *root)
 {
     search *f = payload;
-    f->chains = eg_chains_find(root, f->inputs, f->classes);
-    return f->chains != NULL ? EG_OK : eg_error_last()->code;
-}
-
-/* Folds what the search finds; *n counts. */
-static eg_status fold_all(eg_surgery *s, search *f, size_t *n)
-{
-    f->inputs = (eg_shapes){s->inputs, s->n_inputs};
-    eg_status status = eg_surgery_look(s, find_chains, f);
-    for (size_t i = 0; i < eg_chains_size(f->chains) && status == EG_OK; i++) {
-        const eg_chain *chain = eg_chains_at(f->chains, i);
+    eg_surgery *s = f->s;
+    eg_chains *chains = eg_chains_find(root, (eg_shapes){s->inputs, s->n_inputs}, f->classes);
+    eg_status status = chains != NULL ? EG_OK : eg_error_last()->code;
+    for (size_t i = 0; i < eg_chains_size(chains) && status == EG_OK; i++) {
+        const eg_chain *chain = eg_chains_at(chains, i);
         bool meant = !f->with_relu || ((const eg_batch_norm2d *)chain->modules[1])->relu;
         if (!meant || !eg__path_matches(f->at, chain->paths[1]))
             continue;
-        const char *reason = find_reason(chain);
+        const char *reason = find_reason(chain, root);
         status = reason != NULL ? eg_surgery_note(s, "%s leaves '%s': %s", f->name, chain->paths[1], reason)
                                 : fold_chain(s, f, chain);
-        *n += reason == NULL;
+        f->n += reason == NULL;
     }
-    eg_chains_free(f->chains);
+    eg_chains_free(chains);
     return status;
 }
 
@@ -164,13 +172,13 @@ static eg_status plan_fold(eg_module *options, eg_surgery *s, const char *at)
 {
     (void)options;
     EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
-    search f = {.name = "fold_batch_norm",
+    search f = {.s = s,
+                .name = "fold_batch_norm",
                 .at = at,
                 .classes = EG_CLASSES(&eg_conv2d_class, &eg_batch_norm2d_class),
                 .fused = &eg_conv2d_class};
-    size_t n = 0;
-    EG_TRY(fold_all(s, &f, &n));
-    return n > 0 ? EG_OK : eg_surgery_note(s, "fold_batch_norm found no batch norm to fold");
+    EG_TRY(eg_surgery_look(s, fold_all, &f));
+    return f.n > 0 ? EG_OK : eg_surgery_note(s, "fold_batch_norm found no batch norm to fold");
 }
 
 EG_METHOD(eg_fold_batch_norm, "fold_batch_norm", NULL, .help = "batch norms go into the convolutions before them",
@@ -183,19 +191,20 @@ static eg_status plan_fuse(eg_module *options, eg_surgery *s, const char *at)
     (void)options;
     EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
     const char *name = "fuse_conv_bn_relu";
-    search three = {.name = name,
+    search three = {.s = s,
+                    .name = name,
                     .at = at,
                     .classes = EG_CLASSES(&eg_conv2d_class, &eg_batch_norm2d_class, &eg_relu_class),
                     .fused = &eg_conv_relu2d_class};
-    search two = {.name = name,
+    search two = {.s = s,
+                  .name = name,
                   .at = at,
                   .classes = EG_CLASSES(&eg_conv2d_class, &eg_batch_norm2d_class),
                   .fused = &eg_conv_relu2d_class,
                   .with_relu = true};
-    size_t n = 0;
-    EG_TRY(fold_all(s, &three, &n));
-    EG_TRY(fold_all(s, &two, &n));
-    return n > 0 ? EG_OK : eg_surgery_note(s, "%s found no convolution with both behind it", name);
+    EG_TRY(eg_surgery_look(s, fold_all, &three));
+    EG_TRY(eg_surgery_look(s, fold_all, &two));
+    return three.n + two.n > 0 ? EG_OK : eg_surgery_note(s, "%s found no convolution with both behind it", name);
 }
 
 EG_METHOD(eg_fuse_conv_bn_relu, "fuse_conv_bn_relu", NULL,

@@ -16,10 +16,10 @@ typedef struct reader {
 } reader;
 
 typedef struct readers {
-    const eg_surgery *s;
+    eg_surgery *s;
     const char *at;
     reader *items;
-    size_t n, capacity;
+    size_t n, capacity, n_fused;
 } readers;
 
 /* ---- finding them ---- */
@@ -73,12 +73,6 @@ static eg_status note_ties(void *payload, const char *path, eg_module *m)
             r->items[i].tied = r->items[i].tied || ties(m, &m->slots[k], (const eg_linear *)r->items[i].module);
     }
     return EG_OK;
-}
-
-static eg_status look(void *payload, eg_module *root)
-{
-    EG_TRY(list_readers(payload, root));
-    return eg_module_walk(root, note_ties, payload);
 }
 
 /* ---- joining them ---- */
@@ -173,21 +167,28 @@ static eg_status fuse_with_others(eg_surgery *s, reader *first, size_t n, eg_mod
     return n_modules > 1 ? fuse(s, modules, n_modules) : EG_OK;
 }
 
+/* While the plan is in place. */
+static eg_status fuse_all(void *payload, eg_module *root)
+{
+    readers *r = payload;
+    EG_TRY(list_readers(r, root));
+    EG_TRY(eg_module_walk(root, note_ties, r));
+    eg_module **modules = eg__calloc(r->n + 1, sizeof(*modules));
+    eg_status status = modules != NULL ? EG_OK : EG_ENOMEM;
+    for (size_t i = 0; i < r->n && status == EG_OK; i++)
+        status = fuse_with_others(r->s, &r->items[i], r->n - i, modules, &r->n_fused);
+    free(modules);
+    return status;
+}
+
 static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
 {
     (void)options;
     EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
     readers r = {.s = s, .at = at};
-    size_t n_fused = 0;
-    eg_status status = eg_surgery_look(s, look, &r);
-    eg_module **modules = status == EG_OK ? eg__calloc(r.n + 1, sizeof(*modules)) : NULL;
-    if (status == EG_OK && modules == NULL)
-        status = EG_ENOMEM;
-    for (size_t i = 0; i < r.n && status == EG_OK; i++)
-        status = fuse_with_others(s, &r.items[i], r.n - i, modules, &n_fused);
-    free(modules);
+    eg_status status = eg_surgery_look(s, fuse_all, &r);
     free(r.items);
-    if (status == EG_OK && n_fused == 0)
+    if (status == EG_OK && r.n_fused == 0)
         status = eg_surgery_note(s, "fuse_parallel_linear found no layers to join");
     return status;
 }

@@ -22,35 +22,33 @@ static eg_status gate_chain(eg_surgery *s, const eg_gated_linear *o, const eg_ch
     return rest != NULL ? eg_surgery_put(s, chain->modules[1], rest, "gated_linear_unit") : eg_error_last()->code;
 }
 
+/* The chains by one class of activations. */
 typedef struct search {
-    eg_shapes inputs;
+    eg_surgery *s;
+    const eg_gated_linear *o;
     const eg_class *act;
-    eg_chains *chains;
+    const char *at;
+    size_t n; /* that got a gate */
 } search;
 
-static eg_status find_chains(void *payload, eg_module *root)
+/* While the plan is in place. */
+static eg_status gate_all(void *payload, eg_module *root)
 {
-    search *at = payload;
-    at->chains = eg_chains_find(root, at->inputs, EG_CLASSES(&eg_linear_class, at->act, &eg_linear_class));
-    return at->chains != NULL ? EG_OK : eg_error_last()->code;
-}
-
-/* The chains by one class of activations. */
-static eg_status gate_all(eg_surgery *s, const eg_gated_linear *o, const eg_class *act, const char *at, size_t *n)
-{
-    search found = {.inputs = {s->inputs, s->n_inputs}, .act = act};
-    eg_status status = eg_surgery_look(s, find_chains, &found);
-    for (size_t i = 0; i < eg_chains_size(found.chains) && status == EG_OK; i++) {
-        const eg_chain *chain = eg_chains_at(found.chains, i);
+    search *f = payload;
+    eg_shapes inputs = {f->s->inputs, f->s->n_inputs};
+    eg_chains *chains = eg_chains_find(root, inputs, EG_CLASSES(&eg_linear_class, f->act, &eg_linear_class));
+    eg_status status = chains != NULL ? EG_OK : eg_error_last()->code;
+    for (size_t i = 0; i < eg_chains_size(chains) && status == EG_OK; i++) {
+        const eg_chain *chain = eg_chains_at(chains, i);
         bool plain = chain->modules[0]->cls == &eg_linear_class && chain->modules[0]->open == NULL;
-        if (!plain || !eg__path_matches(at, chain->paths[0]))
+        if (!plain || !eg__path_matches(f->at, chain->paths[0]))
             continue;
         status = chain->refused != NULL
-                     ? eg_surgery_note(s, "gated_linear_unit leaves '%s': %s", chain->paths[0], chain->refused)
-                     : gate_chain(s, o, chain);
-        *n += chain->refused == NULL;
+                     ? eg_surgery_note(f->s, "gated_linear_unit leaves '%s': %s", chain->paths[0], chain->refused)
+                     : gate_chain(f->s, f->o, chain);
+        f->n += chain->refused == NULL;
     }
-    eg_chains_free(found.chains);
+    eg_chains_free(chains);
     return status;
 }
 
@@ -59,10 +57,12 @@ static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
     static const eg_class *const activations[] = {&eg_relu_class, &eg_gelu_class, &eg_silu_class, &eg_tanh_class,
                                                   &eg_sigmoid_class};
     EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
-    size_t n = 0;
-    for (size_t i = 0; i < EG_COUNT(activations); i++)
-        EG_TRY(gate_all(s, (const eg_gated_linear *)options, activations[i], at, &n));
-    return n > 0 ? EG_OK : eg_surgery_note(s, "gated_linear_unit found no Linear, activation, Linear");
+    search f = {.s = s, .o = (const eg_gated_linear *)options, .at = at};
+    for (size_t i = 0; i < EG_COUNT(activations); i++) {
+        f.act = activations[i];
+        EG_TRY(eg_surgery_look(s, gate_all, &f));
+    }
+    return f.n > 0 ? EG_OK : eg_surgery_note(s, "gated_linear_unit found no Linear, activation, Linear");
 }
 
 EG_METHOD(eg_gated_linear, "gated_linear_unit",

@@ -9,6 +9,8 @@ static eg_module *replace(eg_module *options, eg_surgery *s, eg_module *module, 
     const eg_ghost_norm *o = (const eg_ghost_norm *)options;
     (void)s;
     (void)index;
+    if (!eg_is_a(module, &eg_batch_norm2d_class))
+        return NULL;
     return eg_ghost_batch_norm2d(module->ctx, EG_NAMED({"norm", eg_module_retain(module)}),
                                  .ghost_batch_size = o->ghost_batch_size);
 }

@@ -75,20 +75,43 @@ static eg_tensor *merged_weight(const eg_low_rank_adapter *a, eg_tensor *weight,
     return eg_tensor_copy(eg_add(eg_detach(weight), eg_affine(product, a->scale, 0)));
 }
 
+static bool has_plain_weight(const eg_module *m)
+{
+    bool linear = m->cls == &eg_linear_class, conv = m->cls == &eg_conv2d_class;
+    bool one_group = linear || (conv && ((const eg_conv2d *)m)->groups == 1);
+    return one_group && m->open == NULL && m->n_reparams == 0 && m->n_hooks == 0;
+}
+
+/* Whether the sum of the weights is all that the three layers do. */
+static bool can_merge(eg_module *layer, eg_module *down, eg_module *up)
+{
+    eg_slot *biases[] = {eg__slot_find(down, "bias", strlen("bias")), eg__slot_find(up, "bias", strlen("bias"))};
+    for (size_t i = 0; i < EG_COUNT(biases); i++) {
+        if (biases[i] == NULL || biases[i]->kind == EG_SLOT_CHILD || !eg_is_none(*eg__slot_tensor(biases[i])))
+            return false;
+    }
+    return layer->cls == down->cls && down->cls == up->cls && has_plain_weight(layer) && has_plain_weight(down) &&
+           has_plain_weight(up);
+}
+
 static eg_module *merge(eg_module *options, eg_surgery *s, eg_module *module, size_t index)
 {
     (void)options;
-    (void)index;
     const eg_low_rank_adapter *a = (const eg_low_rank_adapter *)module;
     eg_module *layer = eg__child_at(module, 0), *down = eg__child_at(module, 1), *up = eg__child_at(module, 2);
-    if (layer == NULL || down == NULL || up == NULL || a->merged)
-        return layer != NULL && a->merged ? eg_module_retain(layer) : NULL;
-    eg_module *plain = eg_module_clone(layer);
-    eg_tensor *weight = eg_module_tensor(layer, "weight");
-    if (plain == NULL || weight == NULL) {
-        eg_module_release(plain);
+    if (!eg_is_a(module, &eg_low_rank_adapter_class) || layer == NULL || down == NULL || up == NULL)
+        return NULL;
+    if (a->merged)
+        return eg_module_retain(layer);
+    if (!can_merge(layer, down, up)) {
+        eg_surgery_note(s, "merge_adapter leaves adapter %zu: its layers have hooks, biases or classes of their own",
+                        index);
         return NULL;
     }
+    eg_module *plain = eg_module_clone(layer);
+    eg_tensor *weight = eg_module_tensor(layer, "weight");
+    if (plain == NULL)
+        return NULL;
     size_t mark = eg__scope_enter(s->ctx);
     eg_tensor *sum = merged_weight(a, weight, eg_module_tensor(down, "weight"), eg_module_tensor(up, "weight"));
     eg_status status = sum != NULL && mark != SIZE_MAX ? eg_tensor_assign(eg_module_tensor(plain, "weight"), sum)

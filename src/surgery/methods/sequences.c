@@ -9,9 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of layers alone: what else somebody has put into one would be lost. */
 static bool is_plain_sequence(const eg_module *m)
 {
-    return m->cls == &eg_sequential_class;
+    bool plain = m->cls == &eg_sequential_class && m->open == NULL;
+    for (size_t i = 0; i < m->n_slots && plain; i++)
+        plain = m->slots[i].kind == EG_SLOT_CHILD;
+    return plain;
 }
 
 /* A layer and its name, NULL for the next free number. */
@@ -85,11 +89,6 @@ static eg_status find_sequence(void *payload, const char *path, eg_module *m)
     return e->path != NULL ? EG_OK : EG_ENOMEM;
 }
 
-static eg_status look_for_sequence(void *payload, eg_module *root)
-{
-    return eg_module_walk(root, find_sequence, payload);
-}
-
 /* Copies have weights of their own. */
 static eg_status copy_layers(layer *layers, size_t *n, size_t first, size_t count)
 {
@@ -127,15 +126,20 @@ static eg_status change_range(const edit *e)
     return status;
 }
 
+/* While the plan is in place: its layers are those that count. */
+static eg_status look_for_sequence(void *payload, eg_module *root)
+{
+    edit *e = payload;
+    EG_TRY(eg_module_walk(root, find_sequence, e));
+    EG_CHECK(e->n_found == 1, EG_EINVAL, "%zu Sequentials at '%s', expected the path of one", e->n_found,
+             e->at != NULL ? e->at : "");
+    return change_range(e);
+}
+
 static eg_status plan_range(eg_module *options, eg_surgery *s, const char *at, bool duplicate)
 {
     edit e = {.s = s, .range = (const eg_layer_range *)options, .duplicate = duplicate, .at = at};
     eg_status status = eg_surgery_look(s, look_for_sequence, &e);
-    if (status == EG_OK && e.n_found != 1)
-        status =
-            eg_fail(EG_EINVAL, "%zu Sequentials at '%s', expected the path of one", e.n_found, at != NULL ? at : "");
-    if (status == EG_OK)
-        status = change_range(&e);
     free(e.path);
     return status;
 }

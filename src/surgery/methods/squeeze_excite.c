@@ -7,8 +7,8 @@
 static eg_module *make_scales(const eg_squeeze_excite *o, const eg_conv2d *c)
 {
     double latent = o->latent_channels < 1 ? o->latent_channels * (double)c->out_channels : o->latent_channels;
-    eg_module *m =
-        eg_squeeze_excite2d(c->base.ctx, c->out_channels, EG_MAX((int64_t)latent, 1), .gain = o->near_identity ? 2 : 0);
+    int64_t between = (int64_t)EG_MIN(EG_MAX(latent, 1), EG__MAX_CHANNELS + 1.); /* which it refuses */
+    eg_module *m = eg_squeeze_excite2d(c->base.ctx, c->out_channels, between, .gain = o->near_identity ? 2 : 0);
     /* sigmoid(0) = 1/2 everywhere, so with a gain of 2 nothing is scaled until it is learned. */
     if (m == NULL || !o->near_identity || eg_init_constant(eg_module_tensor(m, "excite.weight"), 0) == EG_OK)
         return m;
@@ -22,7 +22,8 @@ static eg_module *replace(eg_module *options, eg_surgery *s, eg_module *module, 
     const eg_conv2d *c = (const eg_conv2d *)module;
     (void)s;
     (void)index;
-    if (EG_MIN(c->in_channels, c->out_channels) < o->min_channels || module->open != NULL)
+    if (!eg_is_a(module, &eg_conv2d_class) || EG_MIN(c->in_channels, c->out_channels) < o->min_channels ||
+        module->open != NULL)
         return NULL;
     eg_module *scales = make_scales(o, c);
     if (scales == NULL)

@@ -44,6 +44,8 @@ static eg_module *replace(eg_module *options, eg_surgery *s, eg_module *module, 
         return unblurred_pool((const eg_blur_max_pool2d *)module);
     if (eg_is_a(module, &eg_stochastic_residual_class))
         return steady(module);
+    if (!eg_is_a(module, &eg_squeeze_excite_conv2d_class) && !eg_is_a(module, &eg_ghost_batch_norm2d_class))
+        return NULL;
     return eg_module_retain(eg__child_at(module, 0)); /* the convolution, the norm */
 }
 

@@ -8,10 +8,10 @@
 
 /* Convolutions in the order in which they run, each once; those that are standardized already count. */
 typedef struct convs {
-    const eg_surgery *s;
+    eg_surgery *s;
     const char *at;
     eg_module **items;
-    size_t n, capacity;
+    size_t n, capacity, n_ignored, n_changed;
 } convs;
 
 static eg_status add_conv(convs *c, eg_module *m, const char *path)
@@ -27,9 +27,8 @@ static eg_status add_conv(convs *c, eg_module *m, const char *path)
     return EG_OK;
 }
 
-static eg_status list_convs(void *payload, eg_module *root)
+static eg_status list_convs(convs *c, eg_module *root)
 {
-    convs *c = payload;
     eg_trace *trace = eg_trace_new(root, c->s->inputs, c->s->n_inputs);
     eg_status status = trace != NULL ? EG_OK : eg_error_last()->code;
     for (size_t i = 0; i < eg_trace_size(trace) && status == EG_OK; i++) {
@@ -50,22 +49,28 @@ static eg_module *standardize(const eg_conv2d *c)
                              &c->base);
 }
 
+/* While the plan is in place. */
+static eg_status standardize_all(void *payload, eg_module *root)
+{
+    convs *c = payload;
+    EG_TRY(list_convs(c, root));
+    for (size_t i = 0; i + c->n_ignored < c->n; i++) {
+        if (c->items[i]->cls != &eg_conv2d_class)
+            continue;
+        c->n_changed++;
+        eg_module *m = standardize((const eg_conv2d *)c->items[i]);
+        EG_TRY(m != NULL ? eg_surgery_put(c->s, c->items[i], m, "weight_standardization") : eg_error_last()->code);
+    }
+    return EG_OK;
+}
+
 static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
 {
     const eg_weight_standardization *o = (const eg_weight_standardization *)options;
     EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
-    convs c = {.s = s, .at = at};
-    size_t ignored = (size_t)o->n_last_layers_ignore;
-    eg_status status = eg_surgery_look(s, list_convs, &c);
-    size_t n_changed = 0;
-    for (size_t i = 0; i + ignored < c.n && status == EG_OK; i++) {
-        if (c.items[i]->cls != &eg_conv2d_class)
-            continue;
-        n_changed++;
-        eg_module *m = standardize((const eg_conv2d *)c.items[i]);
-        status = m != NULL ? eg_surgery_put(s, c.items[i], m, "weight_standardization") : eg_error_last()->code;
-    }
-    if (status == EG_OK && n_changed == 0)
+    convs c = {.s = s, .at = at, .n_ignored = (size_t)o->n_last_layers_ignore};
+    eg_status status = eg_surgery_look(s, standardize_all, &c);
+    if (status == EG_OK && c.n_changed == 0)
         status = eg_surgery_note(s, "weight_standardization found no convolution to change");
     free(c.items);
     return status;
