@@ -18,7 +18,7 @@ static eg_module *to_two_strips(void *payload, eg_module *module, size_t index)
     const eg_conv2d *c = EG_CAST(module, eg_conv2d);
     (void)payload;
     (void)index;
-    if (eg_hw_h(c->kernel_size) != 3 || eg_hw_w(c->kernel_size) != 3)
+    if (eg_hw_h(c->kernel_size) != 3 || eg_hw_w(c->kernel_size) != 3 || c->groups != 1 || eg_hw_h(c->dilation) != 1)
         return NULL;
     return eg_sequential(
         module->ctx,
@@ -62,8 +62,9 @@ int main(void)
                                    {.cls = &eg_conv2d_class, .replace = to_two_strips, .at = "3"},
                                    {.cls = &eg_max_pool2d_class, .replace = to_strided, .payload = s}),
                        false);
-    eg_surgery_print(s, stdout); /* what became of each module, its weights and its names */
-    eg_surgery_commit(s);
+    eg_surgery_print(s, stdout);       /* what became of each module, its weights and its names */
+    if (eg_surgery_commit(s) != EG_OK) /* it checks first: the error names what would no longer fit */
+        return eg_exit_status(ctx);
 
     /* 2. A method: norms go into the convolutions before them. What does it save, and are the outputs the same? */
     eg_surgery *fold = eg_surgery_new(net, .inputs = EG_SHAPES(EG_SHAPE(1, 3, 32, 32)));

@@ -4,6 +4,7 @@
 #include "cli/surgery.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,12 +47,26 @@ static void remove_folder(const char *directory)
     rmdir(directory);
 }
 
+/* So that the new name is there after a crash too; not every file system can. */
+static void sync_parent(const char *name)
+{
+    char *parent = path_join(name, "..");
+    int descriptor = parent ? open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (descriptor >= 0) {
+        (void)fsync(descriptor);
+        close(descriptor);
+    }
+    free(parent);
+}
+
 /* Passes the status of the writing on. */
 static eg_status end_folder(char *partial, const char *name, eg_status status)
 {
     char *before = path_join(partial, "before");
     if (status == EG_OK && rename(partial, name) != 0)
         status = eg_fail(EG_EIO, "cannot write '%s': %s", name, strerror(errno));
+    if (status == EG_OK)
+        sync_parent(name);
     if (status != EG_OK && before)
         remove_folder(before);
     if (status != EG_OK)

@@ -110,6 +110,9 @@ static size_t outputs(world *w, eg_module *m, float *out)
 
 static void train_step(world *w)
 {
+    for (size_t i = 0; i < 64; i++)
+        w->touched[i] = true;
+    w->by_numbers = w->s != NULL;
     eg_tape *tape = eg_tape_begin(ctx, EG_RECORD);
     eg_tensor *y = eg_call(w->net, w->x);
     if (y == NULL) { /* ghost batches want more samples */
@@ -128,9 +131,6 @@ static void train_step(world *w)
         fail_msg("%s\nstep: %s", w->log, eg_error_last()->message);
     if (!chance(5))
         eg_optimizer_zero_grad(w->o);
-    for (size_t i = 0; i < 64; i++)
-        w->touched[i] = true;
-    w->by_numbers = w->s != NULL;
 }
 
 /* ---- what must hold ---- */
