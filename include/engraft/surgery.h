@@ -247,8 +247,9 @@ EG_API eg_status eg_surgery_set_trained(eg_surgery *s, eg_tensor *parameter, boo
 EG_API eg_status eg_surgery_note(eg_surgery *s, const char *format, ...) EG_PRINTF(2, 3);
 /** The shapes that a module of the model as planned gets and gives on .inputs: what its first operation reads, and its
  * last gives. For policies that need more than the module tells, as the channels at a pool; the payload has the surgery
- * then. What policies of the same eg_surgery_replace() have answered is not in the plan yet. Both may be NULL; ndim 0 is
- * a shape that is not known. The model runs once, on shapes alone, and again only when the plan has changed. EINVAL without .inputs; ENOENT for what is not in the model, or does not run. */
+ * then. What policies of the same eg_surgery_replace() have answered is not in the plan yet. Both may be NULL; ndim 0
+ * is a shape that is not known. The model runs on shapes alone, once for all questions of one eg_surgery_replace() or
+ * eg_surgery_look(). EINVAL without .inputs; ENOENT for what is not in the model, or does not run. */
 EG_API eg_status eg_surgery_shapes_of(eg_surgery *s, const eg_module *module, eg_shape *input, eg_shape *output);
 /** What looks at a model as it is planned. */
 typedef eg_status (*eg_surgery_look_fn)(void *payload, eg_module *root);

@@ -104,10 +104,10 @@ typedef struct eg__param_exchange {
     eg_optimizer *optimizer;
     eg__param *params;
     size_t n, capacity;
-    size_t n_before; /* what it had when this was planned */
-    size_t n_after;  /* what it has, or will have, after the commit */
-    int64_t updates; /* of all of them, by then */
-    size_t *twins;   /* [n_before]: where each of those is after the commit; SIZE_MAX = gone */
+    size_t n_before;           /* what it had when this was planned */
+    size_t n_after;            /* what it has, or will have, after the commit */
+    int64_t updates;           /* of all of them, by then */
+    size_t *twins;             /* [n_before]: where each of those is after the commit; SIZE_MAX = gone */
     const eg__param *expected; /* what it has when this is exchanged, unless somebody else has been there */
 } eg__param_exchange;
 
@@ -129,9 +129,11 @@ typedef struct eg__savepoint {
     size_t n_batches, n_edits, n_replacements, n_derivations;
 } eg__savepoint;
 
-/** Shapes in the model as planned (shapes.c). */
-typedef struct eg__shapes eg__shapes;
-void eg__shapes_free(eg__shapes *shapes);
+/** What was read of the model as planned, while the plan is in place (planned.c). */
+typedef struct eg__planned eg__planned;
+void eg__planned_free(eg__planned *planned);
+/** Its graph, and what eg__way_find() knows of it; lent while the plan is in place, where it must be. */
+eg_status eg__planned_graph(eg_surgery *s, eg__model_graph **graph, uint32_t **ways);
 /** Of each vertex of the graph of a model that is as planned, when it, or what is below it, first runs on the inputs, +
  * 1; 0 = never. For free(); NULL on failure. */
 uint32_t *eg__first_runs(eg_surgery *s, eg__model_graph *graph);
@@ -185,7 +187,7 @@ struct eg_surgery {
     size_t n_flagged;              /* of edits up to here; SIZE_MAX: none yet */
     bool checked;                  /* `exchanges` are those of the plan */
     eg__param_exchange *exchanges; /* [n_optimizers] */
-    eg__shapes *shapes;            /* NULL = nobody has asked yet */
+    eg__planned *planned;          /* NULL: the plan is not in place, or nobody has asked */
 };
 
 /** Edits of commits; what follows is planned. */

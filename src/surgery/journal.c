@@ -161,8 +161,6 @@ static void free_step(eg__step *step)
 void eg__surgery_cut(eg_surgery *s, size_t n_edits, size_t n_replacements, size_t n_derivations)
 {
     s->checked = s->checked && n_edits == s->n_edits;
-    eg__shapes_free(s->shapes); /* another plan may come to as many edits */
-    s->shapes = NULL;
     s->n_flagged = SIZE_MAX;
     while (s->n_savepoints > 0 && s->savepoints[s->n_savepoints - 1].n_edits > n_edits)
         s->n_savepoints--;
@@ -203,6 +201,8 @@ void eg__surgery_leave(eg_surgery *s)
     if (--s->entered > 0)
         return;
     exchange_back(s, eg__committed_edits(s), s->n_entered);
+    eg__planned_free(s->planned);
+    s->planned = NULL;
     eg__ptr_map_free(&s->flagged);
 }
 

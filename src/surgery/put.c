@@ -94,18 +94,11 @@ static eg_status add_name(eg_surgery *s, const char *why, uint32_t *name)
     return EG_OK;
 }
 
-static eg_status add_way(eg_surgery *s, const eg__model_graph *graph, uint32_t vertex, uint32_t *way)
+static eg_status put(eg_surgery *s, eg_module *module, eg_module *fresh, const char *why)
 {
-    uint32_t *known = eg__calloc(graph->n_vertices, sizeof(*known));
-    eg_status status = known != NULL ? eg__way_find(s, graph, known, vertex, way) : EG_ENOMEM;
-    free(known);
-    return status;
-}
-
-static eg_status put(eg_surgery *s, eg__model_graph *graph, eg_module *module, eg_module *fresh, const char *why)
-{
-    uint32_t vertex;
-    EG_TRY(eg__model_graph_build(graph, s->root));
+    eg__model_graph *graph;
+    uint32_t vertex, *ways;
+    EG_TRY(eg__planned_graph(s, &graph, &ways)); /* one for all that is put while somebody looks */
     EG_TRY(eg__model_graph_find(graph, module, &vertex));
     EG_CHECK(vertex != EG__NO_VERTEX, EG_ENOENT, "the %s that was to be replaced is not in the model",
              module->cls->name);
@@ -114,7 +107,7 @@ static eg_status put(eg_surgery *s, eg__model_graph *graph, eg_module *module, e
     eg__replacement r = {
         .old = module, .fresh = fresh, .without = (uint16_t)(s->without | EG_CARRY_WEIGHTS | EG_CARRY_BUFFERS)};
     EG_TRY(add_name(s, why, &r.policy));
-    EG_TRY(add_way(s, graph, vertex, &r.way));
+    EG_TRY(eg__way_find(s, graph, ways, vertex, &r.way));
     return eg__surgery_replace_vertex(s, graph, vertex, &r);
 }
 
@@ -131,9 +124,7 @@ eg_status eg_surgery_put(eg_surgery *s, eg_module *module, eg_module *fresh, con
             ? eg__surgery_enter(s)
             : eg_fail(EG_EINVAL, "the new %s was made in another context than the model", fresh->cls->name);
     if (status == EG_OK) {
-        eg__model_graph graph = {0};
-        status = put(s, &graph, module, fresh, why);
-        eg__model_graph_free(&graph);
+        status = put(s, module, fresh, why);
         eg__surgery_leave(s);
     }
     if (status == EG_OK && s->entered == 0) /* what is looked at shows the plan as it was */
