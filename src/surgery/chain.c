@@ -27,6 +27,9 @@ typedef struct finder {
     eg_class_list classes;
     run *runs; /* in the order of the trace */
     size_t n_runs, capacity;
+    eg__ptr_map times;          /* module -> how many runs it has */
+    size_t *run_of;             /* of each operation, + 1; 0 = none */
+    size_t *first_user, *users; /* operations that take what operation i has computed: users[first_user[i] ..] */
     eg_chains *chains;
 } finder;
 
@@ -76,11 +79,6 @@ static eg_status add_run(finder *f, size_t op)
     return status;
 }
 
-static bool is_in(const run *r, size_t op)
-{
-    return op >= r->first_op && op < r->first_op + r->n_ops;
-}
-
 static const eg_trace_op *last_op(const finder *f, const run *r)
 {
     return eg_trace_at(f->trace, r->first_op + r->n_ops - 1);
@@ -88,22 +86,83 @@ static const eg_trace_op *last_op(const finder *f, const run *r)
 
 /* ---- who uses what a run has computed ---- */
 
-static bool takes(const eg_trace_op *op, uint64_t first, size_t n)
+/* The operation that has computed each tensor, + 1. NULL on failure. */
+static size_t *list_makers(const eg_trace *trace, size_t *n)
 {
-    for (size_t i = 0; i < op->n_inputs; i++) {
-        if (op->inputs[i] >= first && op->inputs[i] < first + n)
-            return true;
+    *n = 1;
+    for (size_t i = 0; i < eg_trace_size(trace); i++) {
+        const eg_trace_op *op = eg_trace_at(trace, i);
+        *n = EG_MAX(*n, (size_t)op->output + op->n_outputs);
     }
-    return false;
+    size_t *makers = eg__calloc(*n, sizeof(*makers));
+    for (size_t i = 0; i < eg_trace_size(trace) && makers != NULL; i++) {
+        const eg_trace_op *op = eg_trace_at(trace, i);
+        for (size_t k = 0; k < op->n_outputs; k++)
+            makers[op->output + k] = i + 1;
+    }
+    return makers;
 }
 
-static run *run_of(const finder *f, size_t op)
+/* For each operation and each that it takes something from, once: counts, or fills the lists. */
+static void note_users(finder *f, const size_t *makers, size_t n_tensors, bool fill)
 {
-    for (size_t i = 0; i < f->n_runs; i++) {
-        if (is_in(&f->runs[i], op))
-            return &f->runs[i];
+    for (size_t i = 0; i < eg_trace_size(f->trace); i++) {
+        const eg_trace_op *op = eg_trace_at(f->trace, i);
+        for (size_t k = 0; k < op->n_inputs; k++) {
+            size_t maker = op->inputs[k] < n_tensors ? makers[op->inputs[k]] : 0;
+            bool again = false;
+            for (size_t j = 0; j < k && !again; j++)
+                again = op->inputs[j] < n_tensors && makers[op->inputs[j]] == maker;
+            if (maker == 0 || again)
+                continue;
+            if (fill)
+                f->users[f->first_user[maker - 1]++] = i;
+            else
+                f->first_user[maker]++;
+        }
     }
-    return NULL;
+}
+
+static eg_status list_users(finder *f)
+{
+    size_t n = eg_trace_size(f->trace), n_tensors, *makers = list_makers(f->trace, &n_tensors);
+    f->first_user = makers != NULL ? eg__calloc(n + 1, sizeof(*f->first_user)) : NULL;
+    if (f->first_user != NULL) {
+        note_users(f, makers, n_tensors, false);
+        for (size_t i = 0; i < n; i++)
+            f->first_user[i + 1] += f->first_user[i];
+        f->users = eg__calloc(f->first_user[n] + 1, sizeof(*f->users));
+    }
+    if (f->users != NULL) {
+        note_users(f, makers, n_tensors, true); /* which moves the begin of each list to its end */
+        memmove(f->first_user + 1, f->first_user, n * sizeof(*f->first_user));
+        f->first_user[0] = 0;
+    }
+    free(makers);
+    return f->users != NULL ? EG_OK : EG_ENOMEM;
+}
+
+static eg_status list_runs(finder *f)
+{
+    f->run_of = eg__calloc(eg_trace_size(f->trace) + 1, sizeof(*f->run_of));
+    if (f->run_of == NULL)
+        return EG_ENOMEM;
+    for (size_t i = 0; i < eg_trace_size(f->trace); i++)
+        EG_TRY(add_run(f, i));
+    for (size_t i = 0; i < f->n_runs; i++) {
+        const run *r = &f->runs[i];
+        for (size_t k = 0; k < r->n_ops; k++)
+            f->run_of[r->first_op + k] = i + 1;
+        void **known = eg__ptr_map_find(&f->times, r->module);
+        uintptr_t times = known != NULL ? (uintptr_t)*known : 0;
+        EG_TRY(eg__ptr_map_put(&f->times, r->module, (void *)(times + 1)));
+    }
+    return EG_OK;
+}
+
+static run *find_run(const finder *f, size_t op)
+{
+    return f->run_of[op] > 0 ? &f->runs[f->run_of[op] - 1] : NULL;
 }
 
 typedef struct users {
@@ -115,10 +174,9 @@ static users find_users(const finder *f, const run *r, size_t wanted)
 {
     users u = {0};
     const eg_trace_op *from = last_op(f, r);
-    for (size_t i = r->first_op + r->n_ops; i < eg_trace_size(f->trace); i++) {
-        if (!takes(eg_trace_at(f->trace, i), from->output, from->n_outputs))
-            continue;
-        run *user = run_of(f, i);
+    size_t last = r->first_op + r->n_ops - 1;
+    for (size_t i = f->first_user[last]; i < f->first_user[last + 1]; i++) {
+        run *user = find_run(f, f->users[i]);
         if (user != NULL && u.next == NULL && eg_is_a(user->module, f->classes.items[wanted]))
             u.next = user;
         else if (user == NULL || user != u.next)
@@ -131,12 +189,10 @@ static users find_users(const finder *f, const run *r, size_t wanted)
     return u;
 }
 
-static size_t count_runs(const finder *f, const eg_module *m)
+static bool runs_once(const finder *f, const eg_module *m)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < f->n_runs; i++)
-        n += f->runs[i].module == m;
-    return n;
+    void **times = eg__ptr_map_find(&f->times, m);
+    return times != NULL && (uintptr_t)*times == 1;
 }
 
 /* ---- chains ---- */
@@ -157,7 +213,7 @@ static char *find_reason(const finder *f, run *const *steps, const size_t *other
     for (size_t i = 0; i < f->classes.n && reason == NULL && !*failed; i++) {
         const run *r = steps[i];
         bool refused = true;
-        if (count_runs(f, r->module) > 1)
+        if (!runs_once(f, r->module))
             reason = eg__format("'%s' runs more than once", r->path);
         else if (r->module->n_hooks > 0)
             reason = eg__format("'%s' has hooks", r->path);
@@ -210,8 +266,8 @@ static eg_status follow(finder *f, run *first, run **steps, size_t *others)
 
 static eg_status find_chains(finder *f)
 {
-    for (size_t i = 0; i < eg_trace_size(f->trace); i++)
-        EG_TRY(add_run(f, i));
+    EG_TRY(list_runs(f));
+    EG_TRY(list_users(f));
     run **steps = eg__calloc(f->classes.n, sizeof(*steps));
     size_t *others = eg__calloc(f->classes.n, sizeof(*others));
     eg_status status = steps != NULL && others != NULL ? EG_OK : EG_ENOMEM;
@@ -238,6 +294,10 @@ eg_chains *eg_chains_find(eg_module *model, eg_shapes inputs, eg_class_list clas
     for (size_t i = 0; i < f.n_runs; i++)
         free(f.runs[i].path);
     free(f.runs);
+    free(f.run_of);
+    free(f.first_user);
+    free(f.users);
+    eg__ptr_map_free(&f.times);
     eg_trace_free(trace);
     if (status == EG_OK)
         return f.chains;
