@@ -61,8 +61,8 @@ typedef struct eg_low_rank {
 } eg_low_rank;
 EG_API extern const eg_method eg_low_rank_method;
 #define eg_low_rank(...) eg_new_method(eg_low_rank, __VA_ARGS__)
-/** merge_adapter: adapters become plain layers that compute the same. Undo takes it back. Those whose layers have hooks,
- * biases of the correction, or became something else by another method are left and noted. */
+/** merge_adapter: adapters become plain layers that compute the same. Undo takes it back. Those whose layers have
+ * hooks, biases of the correction, or became something else by another method are left and noted. */
 typedef struct eg_merge_adapter {
     eg_module base;
 } eg_merge_adapter;

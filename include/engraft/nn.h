@@ -159,7 +159,7 @@ struct eg_module {
     size_t n_slots;
     char *name; /**< of the slot it was first put in; NULL for a root */
     size_t n_hooks;
-    void *extension; /**< what a family of classes keeps beside the struct (mutables do); not cloned */
+    void *extension;  /**< what a family of classes keeps beside the struct (mutables do); not cloned */
     eg_status status; /**< first failure of a slot, for eg_module_status() */
     bool training;
     size_t slots_capacity;

@@ -224,8 +224,9 @@ EG_API char *eg_guard_json(const eg_guard_report *report);
  *  their paths in the model at that step; where it did not get all places of the old module, "places" lists those. The
  *  texts "before" and "after" stand for the structures: classes, fields, names, shapes, and what is shared. A recipe
  *  written by hand may leave both out: it is for any model then, and does its steps as often as it is replayed. Numbers
- *  are not in it: what is new begins as its class makes it, so a recipe goes with a checkpoint. NULL on failure: EUNSUPPORTED for modules that JSON cannot say (see eg_module_json()), and for tensors
- *  that were put in by themselves. */
+ *  are not in it: what is new begins as its class makes it, so a recipe goes with a checkpoint. NULL on failure:
+ * EUNSUPPORTED for modules that JSON cannot say (see eg_module_json()), and for tensors that were put in by themselves.
+ */
 EG_API char *eg_surgery_recipe(eg_surgery *s);
 /** Writes it to a file, whole or not at all. EIO. */
 EG_API eg_status eg_surgery_save_recipe(eg_surgery *s, const char *path);

@@ -12,7 +12,11 @@ static eg_status add_vertex(eg__model_graph *graph, eg_module *m, uint32_t link,
     EG_CHECK(graph->n_vertices < EG__NO_VERTEX, EG_EUNSUPPORTED, "more than %u modules", EG__NO_VERTEX);
     EG_TRY(eg__grow(&graph->vertices, &graph->vertices_capacity, graph->n_vertices + 1, sizeof(*graph->vertices)));
     *vertex = (uint32_t)graph->n_vertices;
-    graph->vertices[graph->n_vertices++] = (eg__vertex){.module = m, .n_links = (uint32_t)EG_MIN(m->n_slots, EG__NO_VERTEX), .first_place = link, .n_places = 1, .way = link};
+    graph->vertices[graph->n_vertices++] = (eg__vertex){.module = m,
+                                                        .n_links = (uint32_t)EG_MIN(m->n_slots, EG__NO_VERTEX),
+                                                        .first_place = link,
+                                                        .n_places = 1,
+                                                        .way = link};
     return EG_OK;
 }
 
