@@ -380,6 +380,7 @@ typedef struct eg_method {
     /** A module for the place of one of the targets, as eg_replacement_fn. */
     eg_module *(*replace)(eg_module *options, eg_surgery *s, eg_module *module, size_t index);
     bool recurses; /**< `replace` is offered what it has put in, too, and what is below that: for nested targets */
+    bool runs;     /**< it runs the model, so it needs a surgery with .inputs */
     /** What a method that is no replacement of single modules does. `at`: the paths it is limited to, or NULL. */
     eg_status (*plan)(eg_module *options, eg_surgery *s, const char *at);
     const char *inverse; /**< the method that takes it back in a model that was trained since; NULL = none */

@@ -50,9 +50,9 @@ static json_t *method_json(const eg_method *m)
     json_t *fields = json_object();
     for (const eg_field *f = m->options.fields; f && f->name; f++)
         json_object_set_new(fields, f->name, option_json(f));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s*, s:o}", "name", m->options.name, "help", m->help, "source",
-                     m->source ? m->source : "", "outputs", promises[m->promise], "inverse", m->inverse, "options",
-                     fields);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s*, s:b, s:o}", "name", m->options.name, "help", m->help, "source",
+                     m->source ? m->source : "", "outputs", promises[m->promise], "inverse", m->inverse, "needs_input",
+                     m->runs, "options", fields);
 }
 
 static void print_option(const eg_field *f)
@@ -76,6 +76,8 @@ static void print_method(const eg_method *m)
     printf("%s: %s; %s\n", m->options.name, m->help, promises[m->promise]);
     for (const eg_field *f = m->options.fields; f && f->name; f++)
         print_option(f);
+    if (m->runs)
+        puts("  runs the model, so the shape of a sample must be known (--input)");
     if (m->source)
         printf("  source: %s\n", m->source);
     if (m->inverse)

@@ -68,6 +68,7 @@ static eg_status plan_with(eg_surgery *s, const eg_method *method, eg_module *op
 {
     EG_CHECK(cls == NULL || method->replace != NULL, EG_EUNSUPPORTED,
              "it does nothing to single modules: apply it to the model");
+    EG_CHECK(!method->runs || s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
     if (cls != NULL)
         return plan_policies(s, method, options, (const eg_class *const[]){cls, NULL}, at);
     if (method->replace != NULL)

@@ -171,7 +171,6 @@ static eg_status fold_all(void *payload, eg_module *root)
 static eg_status plan_fold(eg_module *options, eg_surgery *s, const char *at)
 {
     (void)options;
-    EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
     search f = {.s = s,
                 .name = "fold_batch_norm",
                 .at = at,
@@ -183,13 +182,12 @@ static eg_status plan_fold(eg_module *options, eg_surgery *s, const char *at)
 
 EG_METHOD(eg_fold_batch_norm, "fold_batch_norm", NULL, .help = "batch norms go into the convolutions before them",
           .source = "Jacob et al. 2018, section 3.2; saves the pass over memory that a norm is",
-          .promise = EG_PROMISE_EXACT, .plan = plan_fold);
+          .promise = EG_PROMISE_EXACT, .runs = true, .plan = plan_fold);
 
 /* ReLUs of their own, then those of norms. */
 static eg_status plan_fuse(eg_module *options, eg_surgery *s, const char *at)
 {
     (void)options;
-    EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
     const char *name = "fuse_conv_bn_relu";
     search three = {.s = s,
                     .name = name,
@@ -210,4 +208,4 @@ static eg_status plan_fuse(eg_module *options, eg_surgery *s, const char *at)
 EG_METHOD(eg_fuse_conv_bn_relu, "fuse_conv_bn_relu", NULL,
           .help = "a convolution, its batch norm and ReLU become one module",
           .source = "Jacob et al. 2018, section 3.2; torch.ao.quantization.fuse_modules in evaluation",
-          .promise = EG_PROMISE_EXACT, .plan = plan_fuse);
+          .promise = EG_PROMISE_EXACT, .runs = true, .plan = plan_fuse);

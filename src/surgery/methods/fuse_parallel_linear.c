@@ -184,7 +184,6 @@ static eg_status fuse_all(void *payload, eg_module *root)
 static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
 {
     (void)options;
-    EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
     readers r = {.s = s, .at = at};
     eg_status status = eg_surgery_look(s, fuse_all, &r);
     free(r.items);
@@ -196,4 +195,4 @@ static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
 EG_METHOD(eg_fuse_parallel_linear, "fuse_parallel_linear", NULL,
           .help = "linear layers that read the same tensor are computed as one",
           .source = "Composer's fx_utils, with the weights; one product of many columns in place of several of few",
-          .promise = EG_PROMISE_EXACT, .plan = plan);
+          .promise = EG_PROMISE_EXACT, .runs = true, .plan = plan);

@@ -36,6 +36,6 @@ EG_METHOD(eg_prune_channels, "prune_channels", PRUNE_FIELDS,
           .source =
               "Li et al. 2017 (l1), Molchanov et al. 2019 (taylor), Fang et al. 2023 (coupling); accuracy falls until "
               "the model is trained on",
-          .promise = EG_PROMISE_TRAINED, .plan = plan_channels);
+          .promise = EG_PROMISE_TRAINED, .runs = true, .plan = plan_channels);
 EG_METHOD(eg_prune_heads, "prune_heads", PRUNE_FIELDS, .help = "the heads of attention that matter least go",
-          .source = "Michel et al. 2019", .promise = EG_PROMISE_TRAINED, .plan = plan_heads);
+          .source = "Michel et al. 2019", .promise = EG_PROMISE_TRAINED, .runs = true, .plan = plan_heads);

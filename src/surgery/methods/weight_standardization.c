@@ -67,7 +67,6 @@ static eg_status standardize_all(void *payload, eg_module *root)
 static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
 {
     const eg_weight_standardization *o = (const eg_weight_standardization *)options;
-    EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
     convs c = {.s = s, .at = at, .n_ignored = (size_t)o->n_last_layers_ignore};
     eg_status status = eg_surgery_look(s, standardize_all, &c);
     if (status == EG_OK && c.n_changed == 0)
@@ -81,4 +80,4 @@ EG_METHOD(eg_weight_standardization, "weight_standardization",
                            .help = "convolutions that run last and stay as they are")),
           .help = "convolutions use weights with mean 0 and variance 1",
           .source = "Qiao et al. 2019; +0.7 mIoU in segmentation, nothing on ResNet-50 (Composer)",
-          .promise = EG_PROMISE_TRAINED, .plan = plan);
+          .promise = EG_PROMISE_TRAINED, .runs = true, .plan = plan);

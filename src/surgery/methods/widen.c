@@ -31,7 +31,6 @@ static eg_status is_meant(const eg_coupled_group *g, const char *at, bool *meant
 static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
 {
     const eg_widen *o = (const eg_widen *)options;
-    EG_CHECK(s->n_inputs > 0, EG_EINVAL, "needs to run the model: give the surgery .inputs");
     look l = {.s = s};
     size_t n = 0;
     eg_status status = eg_surgery_look(s, look_coupling, &l);
@@ -52,4 +51,4 @@ static eg_status plan(eg_module *options, eg_surgery *s, const char *at)
 EG_METHOD(eg_widen, "widen",
           EG_FIELDS(EG_FLOAT(eg_widen, ratio, .max = 1, .def = 0.5, .help = "share of the channels that is doubled")),
           .help = "channels are doubled so that the model computes the same", .source = "Chen et al. 2016 (Net2Wider)",
-          .promise = EG_PROMISE_EXACT, .plan = plan, .inverse = "prune_channels");
+          .promise = EG_PROMISE_EXACT, .runs = true, .plan = plan, .inverse = "prune_channels");
