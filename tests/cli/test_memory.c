@@ -37,7 +37,7 @@ static void test_limits(void **state)
     char path[TEMPORARY_PATH_SIZE];
     assert_int_not_equal(access(temporary_path(directory, "small", path), F_OK), 0);
     json_decref(engraft_json(SEARCH "--strategy random --out @/any --max-memory 100K --json")); /* trains nothing */
-    engraft_fails("retrain --run @/any --epochs 1 --batch 16 --threads 1 --out @/r --max-memory 500K", 1,
+    engraft_fails("retrain --run @/any --epochs 1 --batch 16 --threads 1 --out @/r --max-memory 200K", 1,
                   "are allowed: a batch of");
     json_decref(engraft_json("retrain --run @/any --epochs 1 --batch 16 --threads 1 --out @/r --max-memory 1G --json"));
     json_t *shown = engraft_json("show --run @/r --memory --json");

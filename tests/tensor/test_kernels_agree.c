@@ -236,8 +236,8 @@ static void filters_of_many_channels_agree(void **state)
  */
 static void depthwise_filters_of_many_samples_agree(void **state)
 {
-    static const int64_t shapes[][4] = {
-        {37, 16, 12, 3}, {37, 16, 12, 5}, {37, 24, 6, 5}, {17, 5, 7, 7}, {16, 8, 13, 5}};
+    static const int64_t shapes[][4] = {{37, 16, 12, 3}, {37, 16, 12, 5}, {37, 24, 6, 5},
+                                        {17, 5, 7, 7},   {16, 8, 13, 5},  {33, 40, 5, 7}};
     fixture *f = *state;
     for (size_t i = 0; i < EG_COUNT(shapes); i++) {
         int64_t n = shapes[i][0], c = shapes[i][1], size = shapes[i][2], kernel = shapes[i][3], p = kernel / 2;

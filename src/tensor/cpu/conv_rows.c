@@ -7,7 +7,7 @@
  * and the taps of a filter's row are one run of numbers. The gradient of the input is the same with filters turned
  * around.
  */
-#include "tensor/cpu/pool.h"
+#include "tensor/cpu/plane.h"
 #include "tensor/cpu/tile.h"
 
 #include <string.h>

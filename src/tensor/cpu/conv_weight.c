@@ -6,7 +6,7 @@
  * a number of groups that depends on the shapes alone; each group sums up for itself, block of rows by block of rows,
  * and the groups' sums are added in order, in double.
  */
-#include "tensor/cpu/pool.h"
+#include "tensor/cpu/plane.h"
 #include "tensor/cpu/tile.h"
 
 #include <string.h>

@@ -26,6 +26,9 @@
 #define EG__CLONES
 #endif
 
+/** Parts of such functions, which become constants' special cases in each of them. */
+#define EG__INLINE static inline __attribute__((always_inline))
+
 /** Elements that one thread does on its own: less is not worth waking another. */
 #define EG__SERIAL 32768
 /** Elements summed in one go in float; the sums of blocks are added in double, in order. */

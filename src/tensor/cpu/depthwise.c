@@ -1,10 +1,10 @@
 /*
- * tensor/cpu/depthwise.c - backward of depthwise convolutions (one filter a channel), channels-last. oneDNN 2.6 has no
- * kernel of its own for the dilated ones, nor for gradients of filters larger than 3x3: it takes its dense kernels
- * group by group, a hundred times slower.
+ * tensor/cpu/depthwise.c - gradients of depthwise filters (one a channel), channels-last. oneDNN 2.6 has no kernel of
+ * its own for the dilated ones, nor for those larger than 3x3: it takes its dense kernels group by group, a hundred
+ * times slower.
  *
  * As in pooling, one tap of the filters meets an output row as lines. Lines are cut into pieces of at least LONG
- * numbers, for which the tap's weights are repeated side by side, so that few channels fill the vectors too. A sample
+ * numbers, for which the tap's sums are repeated side by side, so that few channels fill the vectors too. A sample
  * is one piece of work.
  */
 #include "tensor/cpu/depthwise.h"
@@ -12,18 +12,7 @@
 #include <string.h>
 
 #define LONG 64
-#define JOINED 16
-
-EG__CLONES static void multiply_add(float *restrict dx, const float *restrict w, const float *restrict dy, int64_t n,
-                                    int64_t width)
-{
-    for (int64_t at = 0; at < n; at += width) {
-        int64_t left = EG_MIN(width, n - at);
-#pragma omp simd
-        for (int64_t i = 0; i < left; i++)
-            dx[at + i] += w[i] * dy[at + i];
-    }
-}
+#define JOINED 64
 
 EG__CLONES static void add_products(float *restrict dw, const float *restrict x, const float *restrict dy, int64_t n,
                                     int64_t width)
@@ -44,7 +33,7 @@ EG__CLONES static void add_products(float *restrict dw, const float *restrict x,
     }
 }
 
-/* One output row; gradients of the weights go to `weights`, or where there are none, of the input to dx. */
+/* One output row. */
 static void add_row(const eg__depthwise *d, float *weights, int64_t n, int64_t oh)
 {
     const eg__plane *p = &d->plane;
@@ -56,23 +45,9 @@ static void add_row(const eg__depthwise *d, float *weights, int64_t n, int64_t o
         int64_t step = stride == 1 ? columns.end - columns.begin : 1; /* outputs a line */
         for (int64_t o = columns.begin; eg__meets(p, kh, oh) && o < columns.end; o += step) {
             int64_t x_at = (x_row + o * stride + columns.first) * channels, y_at = (y_row + o) * channels;
-            if (weights)
-                add_products(weights + tap * d->width, d->x + x_at, d->dy + y_at, step * channels, d->width);
-            else
-                multiply_add(d->dx + x_at, d->weights + tap * d->width, d->dy + y_at, step * channels, d->width);
+            add_products(weights + tap * d->width, d->x + x_at, d->dy + y_at, step * channels, d->width);
         }
     }
-}
-
-static void input_samples(void *arg, int64_t begin, int64_t end)
-{
-    const eg__depthwise *d = arg;
-    int64_t numbers = d->plane.in[0] * d->plane.in[1] * d->plane.channels;
-    if (!d->add)
-        memset(d->dx + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
-    for (int64_t n = begin; n < end; n++)
-        for (int64_t oh = 0; oh < d->plane.out[0]; oh++)
-            add_row(d, NULL, n, oh);
 }
 
 static void weight_samples(void *arg, int64_t begin, int64_t end)
@@ -90,16 +65,14 @@ static void weight_samples(void *arg, int64_t begin, int64_t end)
             add_row(d, d->weights + n * numbers, n, oh);
 }
 
-/* Takes memory for the taps' weights, or for their gradients by each sample. */
-static eg_status depthwise_make(eg__depthwise *d, const eg__window *win, const eg_tensor *x, const eg_tensor *y,
-                                bool filters)
+/* Takes memory for the gradients by each sample. */
+static eg_status depthwise_make(eg__depthwise *d, const eg__window *win, const eg_tensor *x, const eg_tensor *y)
 {
-    int64_t copies = filters ? x->shape.dims[0] : 1;
-    *d = (eg__depthwise){.taps = win->kernel[0] * win->kernel[1]};
+    *d = (eg__depthwise){.samples = x->shape.dims[0], .taps = win->kernel[0] * win->kernel[1]};
     EG_TRY(eg__plane_make(&d->plane, win, x, y));
-    bool repeat = win->stride[1] == 1 && !(filters && eg__depthwise_fills_vectors(&d->plane));
+    bool repeat = win->stride[1] == 1 && !eg__depthwise_fills_vectors(&d->plane);
     d->width = d->plane.channels * (repeat ? EG_MAX(1, LONG / d->plane.channels) : 1);
-    d->bytes = (size_t)(copies * d->taps * d->width) * sizeof(float);
+    d->bytes = (size_t)(d->samples * d->taps * d->width) * sizeof(float);
     d->weights = eg__pool_take(x->ctx, d->bytes);
     if (d->weights)
         return EG_OK;
@@ -118,53 +91,42 @@ static int64_t work_of(const eg__depthwise *d, const eg_tensor *y)
     return eg_shape_numel(y->shape) * d->taps / 4 + 1;
 }
 
-eg_status eg__cpu_depthwise_backward_input(const eg__window *win, const eg_tensor *w, const eg_tensor *dy,
-                                           eg_tensor *dx, bool add)
-{
-    eg__depthwise d;
-    EG_TRY(depthwise_make(&d, win, dx, dy, false));
-    for (int64_t tap = 0; tap < d.taps; tap++)
-        for (int64_t i = 0; i < d.width; i++)
-            d.weights[tap * d.width + i] = eg__f32(w)[i % d.plane.channels * d.taps + tap];
-    d.dy = eg__f32(dy);
-    d.dx = eg__f32(dx);
-    d.add = add;
-    eg__for_each(dx->ctx, dx->shape.dims[0], work_of(&d, dy), input_samples, &d);
-    depthwise_free(&d);
-    return EG_OK;
-}
-
 /* dw = the sum of what the samples gave, some channels at a time: they are neighbours in memory, the samples are not.
  */
-EG__CLONES static void join_sample_filters(const eg__depthwise *d, int64_t samples, float *dw)
+EG__CLONES static void join_tap(const eg__depthwise *d, int64_t tap)
 {
     int64_t channels = d->plane.channels, numbers = d->taps * d->width;
-    for (int64_t tap = 0; tap < d->taps; tap++)
-        for (int64_t c = 0; c < channels; c += JOINED) {
-            double sum[JOINED] = {0};
-            int64_t left = EG_MIN(JOINED, channels - c);
-            for (int64_t n = 0; n < samples; n++)
-                for (int64_t i = c; i < d->width; i += channels) {
-                    const float *from = d->weights + n * numbers + tap * d->width + i;
+    for (int64_t c = 0; c < channels; c += JOINED) {
+        double sum[JOINED] = {0};
+        int64_t left = EG_MIN(JOINED, channels - c);
+        for (int64_t n = 0; n < d->samples; n++)
+            for (int64_t i = c; i < d->width; i += channels) {
+                const float *from = d->weights + n * numbers + tap * d->width + i;
 #pragma omp simd
-                    for (int64_t k = 0; k < left; k++)
-                        sum[k] += (double)from[k];
-                }
-            for (int64_t k = 0; k < left; k++)
-                dw[(c + k) * d->taps + tap] = (float)sum[k];
-        }
+                for (int64_t k = 0; k < left; k++)
+                    sum[k] += (double)from[k];
+            }
+        for (int64_t k = 0; k < left; k++)
+            d->dw[(c + k) * d->taps + tap] = (float)sum[k];
+    }
+}
+
+static void join_taps(void *arg, int64_t begin, int64_t end)
+{
+    for (int64_t tap = begin; tap < end; tap++)
+        join_tap(arg, tap);
 }
 
 eg_status eg__cpu_depthwise_backward_weight(const eg__window *win, const eg_tensor *x, const eg_tensor *dy,
                                             eg_tensor *dw)
 {
     eg__depthwise d;
-    int64_t samples = x->shape.dims[0];
-    EG_TRY(depthwise_make(&d, win, x, dy, true));
+    EG_TRY(depthwise_make(&d, win, x, dy));
     d.x = eg__f32(x);
     d.dy = eg__f32(dy);
-    eg__for_each(x->ctx, samples, work_of(&d, dy), weight_samples, &d);
-    join_sample_filters(&d, samples, eg__f32(dw));
+    d.dw = eg__f32(dw);
+    eg__for_each(x->ctx, d.samples, work_of(&d, dy), weight_samples, &d);
+    eg__for_each(x->ctx, d.taps, d.samples * d.taps * d.width, join_taps, &d);
     depthwise_free(&d);
     return EG_OK;
 }

@@ -139,30 +139,41 @@ void eg__norm_statistics(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* Joins the blocks as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
- * variances" (1979). */
-static void join_statistics(const eg__norm_work *w, int64_t c, double *mean, double *var)
+/* Joins the blocks of n channels as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+ * computing sample variances" (1979). */
+EG__CLONES static void join_statistics(const eg__norm_work *w, int64_t first, int64_t n, double *restrict mean,
+                                       double *restrict squares)
 {
-    double count = 0, m = 0, squares = 0;
+    double count = 0;
     for (int64_t b = 0; b < w->blocks; b++) {
-        const float *partial = w->partial + b * 2 * w->width;
-        double rows = (double)eg__norm_block_rows(w, b), distance = (double)partial[c] - m, total = count + rows;
-        m += distance * rows / total;
-        squares += eg__norm_fold(w, partial + w->width, c) + distance * distance * count * rows / total;
+        const float *partial = w->partial + b * 2 * w->width + first;
+        double rows = (double)eg__norm_block_rows(w, b), total = count + rows;
+        double part = rows / total, between = count * part;
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++) {
+            double distance = (double)partial[k] - mean[k];
+            mean[k] += distance * part;
+            squares[k] += distance * distance * between;
+        }
+        for (int64_t i = w->width; i < 2 * w->width; i += w->channels)
+#pragma omp simd
+            for (int64_t k = 0; k < n; k++)
+                squares[k] += (double)partial[i + k];
         count = total;
     }
-    *mean = m;
-    *var = squares / count;
 }
 
 void eg__norm_batch_statistics(eg__norm_work *w, eg_tensor *mean, eg_tensor *var)
 {
     eg__for_each(w->ctx, w->blocks, w->rows * w->channels, eg__norm_statistics, w);
-    for (int64_t c = 0; c < w->channels; c++) {
-        double m, v;
-        join_statistics(w, c, &m, &v);
-        eg__f32(mean)[c * mean->strides[0]] = (float)m;
-        eg__f32(var)[c * var->strides[0]] = (float)v;
+    for (int64_t first = 0; first < w->channels; first += EG__NORM_JOINED) {
+        double m[EG__NORM_JOINED] = {0}, squares[EG__NORM_JOINED] = {0};
+        int64_t n = EG_MIN(EG__NORM_JOINED, w->channels - first);
+        join_statistics(w, first, n, m, squares);
+        for (int64_t k = 0; k < n; k++) {
+            eg__f32(mean)[(first + k) * mean->strides[0]] = (float)m[k];
+            eg__f32(var)[(first + k) * var->strides[0]] = (float)(squares[k] / (double)w->rows);
+        }
     }
 }
 
@@ -308,15 +319,17 @@ eg_status eg__cpu_batch_norm_eval(const eg__batch_norm *bn, const eg_tensor *x, 
 /* ---- backward ---- */
 
 /* dy behind the ReLU, which lets pass what is between `low` and `high`. */
-static inline float passed(float x, float mean, float scale, float shift, float low, float high, float dy)
+EG__INLINE float passed(bool relu, float x, float mean, float scale, float shift, float low, float high, float dy)
 {
+    if (!relu)
+        return dy;
     float y = normalized(x, mean, scale, shift);
     return y > low && y < high ? dy : 0.0f;
 }
 
 /* sums: {dy (x - mean), dy}, dy behind the ReLU. Four rows are summed before they are added: fewer rounding errors. */
-EG__CLONES static void add_gradients(const eg__norm_work *w, float *restrict scaled, float *restrict plain,
-                                     const float *x, const float *dy, int64_t n)
+EG__INLINE void add_gradients(bool relu, const eg__norm_work *w, float *restrict scaled, float *restrict plain,
+                              const float *x, const float *dy, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift;
     float low = w->low, high = w->high;
@@ -328,10 +341,10 @@ EG__CLONES static void add_gradients(const eg__norm_work *w, float *restrict sca
 #pragma omp simd
         for (int64_t i = 0; i < width; i++) {
             float a = v[i], b = v[i + width], c = v[i + 2 * width], d = v[i + 3 * width];
-            float da = passed(a, mean[i], scale[i], shift[i], low, high, g[i]);
-            float db = passed(b, mean[i], scale[i], shift[i], low, high, g[i + width]);
-            float dc = passed(c, mean[i], scale[i], shift[i], low, high, g[i + 2 * width]);
-            float dd = passed(d, mean[i], scale[i], shift[i], low, high, g[i + 3 * width]);
+            float da = passed(relu, a, mean[i], scale[i], shift[i], low, high, g[i]);
+            float db = passed(relu, b, mean[i], scale[i], shift[i], low, high, g[i + width]);
+            float dc = passed(relu, c, mean[i], scale[i], shift[i], low, high, g[i + 2 * width]);
+            float dd = passed(relu, d, mean[i], scale[i], shift[i], low, high, g[i + 3 * width]);
             scaled[i] += (da * (a - mean[i]) + db * (b - mean[i])) + (dc * (c - mean[i]) + dd * (d - mean[i]));
             plain[i] += (da + db) + (dc + dd);
         }
@@ -340,11 +353,23 @@ EG__CLONES static void add_gradients(const eg__norm_work *w, float *restrict sca
         int64_t left = EG_MIN(width, n - at);
 #pragma omp simd
         for (int64_t i = 0; i < left; i++) {
-            float d = passed(x[at + i], mean[i], scale[i], shift[i], low, high, dy[at + i]);
+            float d = passed(relu, x[at + i], mean[i], scale[i], shift[i], low, high, dy[at + i]);
             scaled[i] += d * (x[at + i] - mean[i]);
             plain[i] += d;
         }
     }
+}
+
+EG__CLONES static void add_gradients_relu(const eg__norm_work *w, float *partial, const float *x, const float *dy,
+                                          int64_t n)
+{
+    add_gradients(true, w, partial, partial + w->width, x, dy, n);
+}
+
+EG__CLONES static void add_gradients_plain(const eg__norm_work *w, float *partial, const float *x, const float *dy,
+                                           int64_t n)
+{
+    add_gradients(false, w, partial, partial + w->width, x, dy, n);
 }
 
 void eg__norm_gradients(void *arg, int64_t begin, int64_t end)
@@ -352,13 +377,34 @@ void eg__norm_gradients(void *arg, int64_t begin, int64_t end)
     const eg__norm_work *w = arg;
     for (int64_t b = begin; b < end; b++) {
         int64_t from = b * w->block * w->channels;
-        float *partial = w->partial + b * 2 * w->width;
-        add_gradients(w, partial, partial + w->width, w->x + from, w->dy + from,
-                      eg__norm_block_rows(w, b) * w->channels);
+        (w->relu ? add_gradients_relu : add_gradients_plain)(w, w->partial + b * 2 * w->width, w->x + from,
+                                                             w->dy + from, eg__norm_block_rows(w, b) * w->channels);
     }
 }
 
-EG__CLONES static void gradient_rows(const eg__norm_work *w, const float *x, const float *dy, float *dx, int64_t n)
+EG__CLONES static void join_gradients(const eg__norm_work *w, int64_t first, int64_t n, double *restrict scaled,
+                                      double *restrict plain)
+{
+    for (int64_t b = 0; b < w->blocks; b++)
+        for (int64_t i = first; i < w->width; i += w->channels) {
+            const float *partial = w->partial + b * 2 * w->width + i;
+#pragma omp simd
+            for (int64_t k = 0; k < n; k++) {
+                scaled[k] += (double)partial[k];
+                plain[k] += (double)partial[w->width + k];
+            }
+        }
+}
+
+void eg__norm_gradient_sums(const eg__norm_work *w, int64_t first, double scaled[EG__NORM_JOINED],
+                            double plain[EG__NORM_JOINED])
+{
+    memset(scaled, 0, EG__NORM_JOINED * sizeof *scaled);
+    memset(plain, 0, EG__NORM_JOINED * sizeof *plain);
+    join_gradients(w, first, EG_MIN(EG__NORM_JOINED, w->channels - first), scaled, plain);
+}
+
+EG__INLINE void gradient_rows(bool relu, const eg__norm_work *w, const float *x, const float *dy, float *dx, int64_t n)
 {
     const float *mean = w->mean, *scale = w->scale, *shift = w->shift, *back = w->back, *lift = w->lift;
     float low = w->low, high = w->high;
@@ -366,29 +412,40 @@ EG__CLONES static void gradient_rows(const eg__norm_work *w, const float *x, con
         int64_t left = EG_MIN(w->width, n - at);
 #pragma omp simd
         for (int64_t i = 0; i < left; i++) {
-            float v = x[at + i], d = passed(v, mean[i], scale[i], shift[i], low, high, dy[at + i]);
+            float v = x[at + i], d = passed(relu, v, mean[i], scale[i], shift[i], low, high, dy[at + i]);
             dx[at + i] = scale[i] * d - (v - mean[i]) * back[i] - lift[i];
         }
     }
+}
+
+EG__CLONES static void gradient_rows_relu(const eg__norm_work *w, const float *x, const float *dy, float *dx, int64_t n)
+{
+    gradient_rows(true, w, x, dy, dx, n);
+}
+
+EG__CLONES static void gradient_rows_plain(const eg__norm_work *w, const float *x, const float *dy, float *dx,
+                                           int64_t n)
+{
+    gradient_rows(false, w, x, dy, dx, n);
 }
 
 void eg__norm_input_gradient(void *arg, int64_t begin, int64_t end)
 {
     const eg__norm_work *w = arg;
     int64_t from = begin * w->block * w->channels, to = EG_MIN(end * w->block, w->rows) * w->channels;
-    gradient_rows(w, w->x + from, w->dy + from, w->y + from, to - from);
+    (w->relu ? gradient_rows_relu : gradient_rows_plain)(w, w->x + from, w->dy + from, w->y + from, to - from);
 }
 
 /* dgamma and dbeta of the channels; and the factors that carry them back through the statistics, when these are x's. */
 static void set_gradients(eg__norm_work *w, const eg__batch_norm *bn, bool batch, const eg_tensor *var,
                           eg_tensor *dgamma, eg_tensor *dbeta)
 {
+    double all_scaled[EG__NORM_JOINED], all_plain[EG__NORM_JOINED], n = (double)w->rows;
     for (int64_t c = 0; c < w->channels; c++) {
-        double scaled = 0, plain = 0, variance = (double)eg__channel_of(var, c, 0) + bn->eps, n = (double)w->rows;
-        for (int64_t b = 0; b < w->blocks; b++) {
-            scaled += eg__norm_fold(w, w->partial + b * 2 * w->width, c);
-            plain += eg__norm_fold(w, w->partial + (b * 2 + 1) * w->width, c);
-        }
+        if (c % EG__NORM_JOINED == 0)
+            eg__norm_gradient_sums(w, c, all_scaled, all_plain);
+        double scaled = all_scaled[c % EG__NORM_JOINED], plain = all_plain[c % EG__NORM_JOINED];
+        double variance = (double)eg__channel_of(var, c, 0) + bn->eps;
         if (dgamma)
             eg__f32(dgamma)[c * dgamma->strides[0]] = (float)(scaled / sqrt(variance));
         if (dbeta)

@@ -47,6 +47,10 @@ void eg__norm_repeat(const eg__norm_work *w, float *line);
 /** Adds up the repeats of a long row, and all that a shorter last long row left at zero. */
 double eg__norm_fold(const eg__norm_work *w, const float *line, int64_t channel);
 int64_t eg__norm_block_rows(const eg__norm_work *w, int64_t b);
+/** The sums that eg__norm_gradients() left, of channels first .. over all blocks and repeats. */
+#define EG__NORM_JOINED 16
+void eg__norm_gradient_sums(const eg__norm_work *w, int64_t first, double scaled[EG__NORM_JOINED],
+                            double plain[EG__NORM_JOINED]);
 
 /* Bodies over blocks; `arg` is an eg__norm_work. */
 /** partial[b] = {the block's mean, squares around it}; the mean is repeated, the squares are not folded yet. */

@@ -46,13 +46,12 @@ eg_status eg__cpu_norm_add(const eg__norm_term *t, const eg_tensor *sum, eg_tens
 /* Gradients of the weight (returned), gamma and beta; and the factors of dx. */
 static double set_gradients(eg__norm_work *w, const eg__norm_term *t, eg_tensor *dgamma, eg_tensor *dbeta)
 {
-    double dweight = 0, n = (double)w->rows;
+    double all_products[EG__NORM_JOINED], all_plain[EG__NORM_JOINED], dweight = 0, n = (double)w->rows;
     for (int64_t c = 0; c < w->channels; c++) {
-        double products = 0, plain = 0, variance = (double)eg__channel_of(t->var, c, 1) + t->eps;
-        for (int64_t b = 0; b < w->blocks; b++) {
-            products += eg__norm_fold(w, w->partial + b * 2 * w->width, c);
-            plain += eg__norm_fold(w, w->partial + (b * 2 + 1) * w->width, c);
-        }
+        if (c % EG__NORM_JOINED == 0)
+            eg__norm_gradient_sums(w, c, all_products, all_plain);
+        double products = all_products[c % EG__NORM_JOINED], plain = all_plain[c % EG__NORM_JOINED];
+        double variance = (double)eg__channel_of(t->var, c, 1) + t->eps;
         double normalized = products / sqrt(variance);
         dweight += (double)eg__channel_of(t->gamma, c, 1) * normalized + (double)eg__channel_of(t->beta, c, 0) * plain;
         if (dgamma)

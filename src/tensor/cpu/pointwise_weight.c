@@ -13,7 +13,7 @@
 /* A tile has four rows of three vectors, or six of two: twelve sums either way, as in tile.h. Four of two where that
  * leaves no row over. */
 enum { VECTORS = 3, ROWS = 6, FEW_ROWS = 4, LINE = 64 };
-enum { MAX_GROUPS = 16, GROUP_PIXELS = 128, MIN_BLOCK = 32, MAX_BLOCK = 128 };
+enum { MAX_GROUPS = 16, GROUP_PIXELS = 128, MIN_BLOCK = 32, MAX_BLOCK = 128, JOINED = 32 };
 
 #define GROUP_NUMBERS (4 << 20) /* of all groups together, at most, unless two need more */
 #define BLOCK_NUMBERS 4096      /* of x and dy that stay in the cache while all tiles pass by */
@@ -122,13 +122,20 @@ static void pointwise_groups(void *arg, int64_t first, int64_t last)
     }
 }
 
+/* Some neighbours at a time: the same number of all groups lies where the cache has room for a few only. */
 EG__CLONES static void pointwise_join(const pointwise *f, int64_t begin, int64_t end)
 {
-    for (int64_t i = begin; i < end; i++) {
-        double sum = 0;
-        for (int64_t g = 0; g < f->groups; g++)
-            sum += (double)f->sums[g * f->in * f->out + i];
-        f->dw[i] = (float)sum;
+    for (int64_t at = begin; at < end; at += JOINED) {
+        double sum[JOINED] = {0};
+        int64_t n = EG_MIN(JOINED, end - at);
+        for (int64_t g = 0; g < f->groups; g++) {
+            const float *from = f->sums + g * f->in * f->out + at;
+#pragma omp simd
+            for (int64_t k = 0; k < n; k++)
+                sum[k] += (double)from[k];
+        }
+        for (int64_t k = 0; k < n; k++)
+            f->dw[at + k] = (float)sum[k];
     }
 }
 

@@ -1,142 +1,163 @@
 /*
  * tensor/cpu/pool.c - maximum and average pooling of channels-last tensors.
  *
- * One tap (kh, kw) of the window meets a whole output row at once: with stride 1 the input numbers it meets are one
- * contiguous line, whatever the number of channels. Our own because oneDNN's kernels for AVX2 write the positions of
- * maxima through byte masks, a hundred times slower than the rest of the work.
+ * Each number gathers from all taps of its window while it is in a register; with stride 1 those that the same taps
+ * meet are one contiguous line, whatever the number of channels. Our own because oneDNN's kernels for AVX2 write the
+ * positions of maxima through byte masks, a hundred times slower than the rest of the work.
  */
-#include "tensor/cpu/pool.h"
+#include "tensor/cpu/gather.h"
+#include "tensor/cpu/plane.h"
+#include "tensor/cpu/tile.h"
 
 #include <math.h>
 #include <string.h>
 
 /* A position that no tap has. */
 #define NOWHERE 255
+/* Numbers of a line that are worked on at a time. */
+#define BLOCK 64
 
-static eg__span span_of(const eg__plane *p, int d, int64_t tap)
-{
-    int64_t shift = tap * p->win->dilation[d] - p->win->padding[d], stride = p->win->stride[d];
-    eg__span s = {.first = shift};
-    s.begin = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
-    s.end = p->in[d] - 1 - shift < 0 ? 0 : EG_MIN(p->out[d], (p->in[d] - 1 - shift) / stride + 1);
-    return s;
-}
-
-eg_status eg__plane_make(eg__plane *plane, const eg__window *win, const eg_tensor *x, const eg_tensor *y)
-{
-    const int64_t *in = x->shape.dims, *out = y->shape.dims;
-    *plane = (eg__plane){.win = win,
-                         .channels = in[1],
-                         .in = {in[2], in[3]},
-                         .out = {out[2], out[3]},
-                         .ctx = x->ctx,
-                         .bytes = (size_t)(win->kernel[0] + win->kernel[1]) * sizeof(eg__span)};
-    plane->rows = eg__pool_take(x->ctx, plane->bytes);
-    if (!plane->rows)
-        return EG_ENOMEM;
-    plane->columns = plane->rows + win->kernel[0];
-    for (int64_t kh = 0; kh < win->kernel[0]; kh++)
-        plane->rows[kh] = span_of(plane, 0, kh);
-    for (int64_t kw = 0; kw < win->kernel[1]; kw++)
-        plane->columns[kw] = span_of(plane, 1, kw);
-    return EG_OK;
-}
-
-void eg__plane_free(eg__plane *plane)
-{
-    if (plane->rows)
-        eg__pool_give(plane->ctx, plane->rows, plane->bytes);
-}
-
-typedef struct run {
-    int64_t begin, end, divisor;
-} run;
+typedef int32_t ints8 __attribute__((vector_size(32)));
 
 typedef struct pool_work {
-    eg__plane plane;
+    const eg__window *win;
+    eg__gather gather;
     const float *in;
     float *out;
     uint8_t *position;
-    const uint8_t *from;
-    run *runs; /* average: outputs of a row that divide by the same number of columns */
-    int64_t n_runs;
-    bool add; /* backward: to what is there */
+    float *share[2];    /* average: of each row of the small side, and of each column */
+    bool backward, add; /* add: to what is there */
 } pool_work;
+
+/* A run of columns in one target row: `pieces` lines of n numbers. */
+typedef struct line {
+    eg__taps taps;
+    int64_t source, target, n, pieces, source_step, target_step;
+} line;
+
+static line line_of(const pool_work *w, int64_t i, const eg__run *c)
+{
+    const eg__gather *g = &w->gather;
+    bool whole = g->to_step == 1 && g->from_step == 1;
+    line l = {.target = (i * g->to[1] + c->begin) * g->channels,
+              .n = g->channels * (whole ? c->n : 1),
+              .pieces = whole ? 1 : c->n,
+              .source_step = g->from_step * g->channels,
+              .target_step = g->to_step * g->channels};
+    l.source = i / g->to[0] * g->from[0] * g->from[1] * g->channels + eg__gather_taps(g, i % g->to[0], c, &l.taps);
+    return l;
+}
 
 /* ---- maximum: the first in scanning order, but a NaN before all ---- */
 
-EG__CLONES static void max_line(float *restrict y, const float *restrict x, int64_t n)
+/* Entries of a where the mask's bits are set, else of b. No function: vectors of AVX do not pass through those. */
+#define CHOOSE(mask, a, b) (((mask) & (a)) | (~(mask) & (b)))
+
+static int first_tap(const eg__taps *t)
 {
+    return t->rows > 0 && t->columns > 0 ? (int)t->first : NOWHERE;
+}
+
+/* `at` receives the positions. */
+EG__INLINE void max_vectors(int vectors, bool positions, const eg__taps *t, const float *x, float *y, int32_t *at)
+{
+    const ints8 lowest = (ints8)((eg__v8){0} - INFINITY), none = (ints8){0} + first_tap(t);
+    ints8 best[4] = {lowest, lowest, lowest, lowest}, where[4] = {none, none, none, none};
+    for (int64_t r = 0; r < t->rows; r++, x += t->row_step) {
+        int tap = (int)(t->first + r * t->row_tap);
+        for (int64_t c = 0; c < t->columns; c++, tap += (int)t->column_tap)
+            for (int v = 0; v < vectors; v++) {
+                eg__v8 a = *(const eg__v8 *)(x + c * t->column_step + 8 * v);
+                ints8 larger = (a > (eg__v8)best[v]) | (a != a);
+                best[v] = CHOOSE(larger, (ints8)a, best[v]);
+                if (positions)
+                    where[v] = CHOOSE(larger, (ints8){0} + tap, where[v]);
+            }
+    }
+    for (int v = 0; v < vectors; v++) {
+        *(eg__v8 *)(y + 8 * v) = (eg__v8)best[v];
+        if (positions)
+            memcpy(at + 8 * v, &where[v], sizeof where[v]);
+    }
+}
+
+static int32_t max_number(const eg__taps *t, const float *x, float *y)
+{
+    float best = -INFINITY;
+    int at = first_tap(t);
+    for (int64_t r = 0; r < t->rows; r++, x += t->row_step)
+        for (int64_t c = 0; c < t->columns; c++) {
+            float a = x[c * t->column_step];
+            if (a > best || a != a) {
+                best = a;
+                at = (int)(t->first + r * t->row_tap + c * t->column_tap);
+            }
+        }
+    *y = best;
+    return at;
+}
+
+EG__CLONES static void max_line(const line *l, const float *x, float *y)
+{
+    for (int64_t k = 0; k < l->pieces; k++, x += l->source_step, y += l->target_step) {
+        int64_t i = 0;
+        for (; i + 32 <= l->n; i += 32)
+            max_vectors(4, false, &l->taps, x + i, y + i, NULL);
+        for (; i + 8 <= l->n; i += 8)
+            max_vectors(1, false, &l->taps, x + i, y + i, NULL);
+        for (; i < l->n; i++)
+            max_number(&l->taps, x + i, y + i);
+    }
+}
+
+/* Positions are as wide as numbers until a block is done: compilers pack many at a time well, and few badly. */
+EG__INLINE void max_positions(const line *l, const float *x, float *y, uint8_t *position)
+{
+    int32_t at[BLOCK];
+    for (int64_t begin = 0; begin < l->n; begin += BLOCK) {
+        int64_t i = 0, n = EG_MIN(BLOCK, l->n - begin);
+        const float *from = x + begin;
+        for (; i + 32 <= n; i += 32)
+            max_vectors(4, true, &l->taps, from + i, y + begin + i, at + i);
+        for (; i + 16 <= n; i += 16)
+            max_vectors(2, true, &l->taps, from + i, y + begin + i, at + i);
+        for (; i + 8 <= n; i += 8)
+            max_vectors(1, true, &l->taps, from + i, y + begin + i, at + i);
+        for (; i < n; i++)
+            at[i] = max_number(&l->taps, from + i, y + begin + i);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = ((x[i] > y[i]) | (x[i] != x[i])) ? x[i] : y[i];
-}
-
-EG__CLONES static void max_line_position(float *restrict y, uint8_t *restrict position, const float *restrict x,
-                                         uint8_t tap, int64_t n)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        bool larger = (x[i] > y[i]) | (x[i] != x[i]);
-        y[i] = larger ? x[i] : y[i];
-        position[i] = larger ? tap : position[i];
+        for (int64_t k = 0; k < n; k++)
+            position[begin + k] = (uint8_t)at[k];
     }
 }
 
-/* Row oh of y so far -infinity, its positions those of the first tap that meets the input. */
-static void max_start(const pool_work *w, int64_t oh, float *y, uint8_t *position)
+EG__CLONES static void max_line_position(const line *l, const float *x, float *y, uint8_t *position)
 {
-    const eg__plane *p = &w->plane;
-    int64_t n = p->out[1] * p->channels;
-    for (int64_t i = 0; i < n; i++)
-        y[i] = -INFINITY;
-    if (!position)
-        return;
-    memset(position, NOWHERE, (size_t)n);
-    int64_t kh = 0;
-    while (kh < p->win->kernel[0] && !eg__meets(p, kh, oh))
-        kh++;
-    for (int64_t kw = p->win->kernel[1] - 1; kh < p->win->kernel[0] && kw >= 0; kw--) { /* the first one comes last */
-        eg__span columns = p->columns[kw];
-        if (columns.begin < columns.end)
-            memset(position + columns.begin * p->channels, (int)(kh * p->win->kernel[1] + kw),
-                   (size_t)((columns.end - columns.begin) * p->channels));
-    }
-}
-
-static void max_tap(const pool_work *w, const float *x, float *y, uint8_t *position, eg__span columns, int64_t tap)
-{
-    int64_t channels = w->plane.channels, stride = w->plane.win->stride[1];
-    int64_t step = stride == 1 ? columns.end - columns.begin : 1; /* outputs a line */
-    for (int64_t o = columns.begin; o < columns.end; o += step) {
-        const float *from = x + (o * stride + columns.first) * channels;
-        if (position)
-            max_line_position(y + o * channels, position + o * channels, from, (uint8_t)tap, step * channels);
-        else
-            max_line(y + o * channels, from, step * channels);
-    }
+    for (int64_t k = 0; k < l->pieces; k++)
+        max_positions(l, x + k * l->source_step, y + k * l->target_step, position + k * l->target_step);
 }
 
 static void max_rows(void *arg, int64_t begin, int64_t end)
 {
     const pool_work *w = arg;
-    const eg__plane *p = &w->plane;
-    int64_t row = p->out[1] * p->channels;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t n = i / p->out[0], oh = i % p->out[0];
-        float *y = w->out + i * row;
-        uint8_t *position = w->position ? w->position + i * row : NULL;
-        max_start(w, oh, y, position);
-        for (int64_t kh = 0; kh < p->win->kernel[0]; kh++) {
-            if (!eg__meets(p, kh, oh))
-                continue;
-            int64_t ih = oh * p->win->stride[0] + p->rows[kh].first;
-            const float *x = w->in + (n * p->in[0] + ih) * p->in[1] * p->channels;
-            for (int64_t kw = 0; kw < p->win->kernel[1]; kw++)
-                max_tap(w, x, y, position, p->columns[kw], kh * p->win->kernel[1] + kw);
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t c = 0; c < w->gather.n_columns; c++) {
+            line l = line_of(w, i, &w->gather.columns[c]);
+            if (w->position)
+                max_line_position(&l, w->in + l.source, w->out + l.target, w->position + l.target);
+            else
+                max_line(&l, w->in + l.source, w->out + l.target);
         }
-    }
 }
+
+/* Backward goes tap by tap: to gather would take the same comparisons, of bytes that do not begin where vectors do. */
+typedef struct max_back {
+    eg__plane plane;
+    const float *dy;
+    const uint8_t *from;
+    float *dx;
+    bool add; /* to what is there */
+} max_back;
 
 EG__CLONES static void back_line(float *restrict dx, const float *restrict dy, const uint8_t *restrict position,
                                  int tap, int64_t n)
@@ -146,7 +167,7 @@ EG__CLONES static void back_line(float *restrict dx, const float *restrict dy, c
         dx[i] += position[i] == tap ? dy[i] : 0.0f;
 }
 
-static void max_back_row(const pool_work *w, int64_t n, int64_t oh)
+static void max_back_row(const max_back *w, int64_t n, int64_t oh)
 {
     const eg__plane *p = &w->plane;
     int64_t y_row = (n * p->out[0] + oh) * p->out[1], channels = p->channels, stride = p->win->stride[1];
@@ -158,7 +179,7 @@ static void max_back_row(const pool_work *w, int64_t n, int64_t oh)
             int64_t step = stride == 1 ? columns.end - columns.begin : 1;
             for (int64_t o = columns.begin; meets && o < columns.end; o += step) {
                 int64_t y_at = (y_row + o) * channels;
-                back_line(w->out + (x_row + o * stride + columns.first) * channels, w->in + y_at, w->from + y_at,
+                back_line(w->dx + (x_row + o * stride + columns.first) * channels, w->dy + y_at, w->from + y_at,
                           (int)tap, step * channels);
             }
         }
@@ -167,10 +188,10 @@ static void max_back_row(const pool_work *w, int64_t n, int64_t oh)
 
 static void max_back_samples(void *arg, int64_t begin, int64_t end)
 {
-    const pool_work *w = arg;
+    const max_back *w = arg;
     int64_t numbers = w->plane.in[0] * w->plane.in[1] * w->plane.channels;
     if (!w->add)
-        memset(w->out + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
+        memset(w->dx + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
     for (int64_t n = begin; n < end; n++)
         for (int64_t oh = 0; oh < w->plane.out[0]; oh++)
             max_back_row(w, n, oh);
@@ -186,20 +207,19 @@ static int64_t work_of(const eg__window *win, const eg_tensor *y)
     return eg_shape_numel(y->shape) * win->kernel[0] * win->kernel[1] / 4 + 1;
 }
 
-/* Runs a body with `w` for the tensors in and out, one of which is the window's large side x and one its small side y.
- */
-static eg_status run_pool(pool_work *w, const eg__window *win, const eg_tensor *x, const eg_tensor *y,
-                          const eg_tensor *in, eg_tensor *out, int64_t pieces, eg__body body)
+/* Runs a body over the rows of all samples of `out`, gathered from `in`. */
+static eg_status run_pool(pool_work *w, const eg_tensor *in, eg_tensor *out, eg__body body)
 {
+    const eg_tensor *x = w->backward ? out : in, *y = w->backward ? in : out;
     eg_tensor *owned_in = NULL, *owned_out = NULL;
     const eg_tensor *from = eg__in_channels_last(in, &owned_in);
     eg_tensor *to = from ? eg__out_channels_last(out, &owned_out) : NULL;
-    eg_status status = to ? eg__plane_make(&w->plane, win, x, y) : EG_ENOMEM;
+    eg_status status = to ? eg__gather_make(&w->gather, w->win, x, y, w->backward, w->share[1]) : EG_ENOMEM;
     if (status == EG_OK) {
         w->in = eg__f32(from);
         w->out = eg__f32(to);
-        eg__for_each(x->ctx, pieces, work_of(win, y), body, w);
-        eg__plane_free(&w->plane);
+        eg__for_each(x->ctx, out->shape.dims[0] * out->shape.dims[2], work_of(w->win, y), body, w);
+        eg__gather_free(&w->gather);
     }
     eg_tensor_release(owned_in);
     return eg__out_finish(status, out, owned_out);
@@ -214,8 +234,8 @@ eg_status eg__cpu_max_pool2d(const eg__window *win, const eg_tensor *x, eg_tenso
         return eg__ref_kernels.max_pool2d(win, x, y, workspace);
     if (workspace && !(*workspace = eg__tensor_new(x->ctx, EG_U8, y->shape, EG_LAYOUT_DEFAULT)))
         return EG_ENOMEM;
-    pool_work w = {.position = workspace ? eg__data(*workspace) : NULL};
-    return run_pool(&w, win, x, y, x, y, y->shape.dims[0] * y->shape.dims[2], max_rows);
+    pool_work w = {.win = win, .position = workspace ? eg__data(*workspace) : NULL};
+    return run_pool(&w, x, y, max_rows);
 }
 
 eg_status eg__cpu_max_pool2d_backward(const eg__window *win, const eg_tensor *workspace, const eg_tensor *dy,
@@ -228,8 +248,19 @@ eg_status eg__cpu_max_pool2d_backward(const eg__window *win, const eg_tensor *wo
         eg_status status = written ? eg__cpu_max_pool2d_backward(win, workspace, dy, written, false) : EG_ENOMEM;
         return eg__add_finish(&eg__dnnl_kernels, status, written, dx);
     }
-    pool_work w = {.from = eg__data(workspace), .add = add};
-    return run_pool(&w, win, dx, dy, dy, dx, dx->shape.dims[0], max_back_samples);
+    eg_tensor *owned_dy = NULL, *owned_dx = NULL;
+    const eg_tensor *from = eg__in_channels_last(dy, &owned_dy);
+    eg_tensor *to = from ? eg__out_channels_last(dx, &owned_dx) : NULL;
+    max_back w = {.from = eg__data(workspace), .add = add};
+    eg_status status = to ? eg__plane_make(&w.plane, win, dx, dy) : EG_ENOMEM;
+    if (status == EG_OK) {
+        w.dy = eg__f32(from);
+        w.dx = eg__f32(to);
+        eg__for_each(dx->ctx, dx->shape.dims[0], work_of(win, dy), max_back_samples, &w);
+        eg__plane_free(&w.plane);
+    }
+    eg_tensor_release(owned_dy);
+    return eg__out_finish(status, dx, owned_dx);
 }
 
 /* ---- average ---- */
@@ -243,84 +274,85 @@ static int64_t divisor(const eg__window *win, int d, int64_t o, int64_t in)
     return EG_MAX(count, 1); /* a window without input sums up to 0 */
 }
 
-static int64_t make_runs(run *runs, const eg__window *win, int64_t in, int64_t out)
+/* The shares of the small side that the taps of a line see. */
+typedef struct shares {
+    const float *rows, *columns;
+    int64_t row_step, column_step;
+} shares;
+
+static shares shares_of(const pool_work *w, int64_t row, const eg__run *c)
 {
-    int64_t n = 0;
-    for (int64_t o = 0; o < out; o++) {
-        int64_t count = divisor(win, 1, o, in);
-        if (n > 0 && runs[n - 1].divisor == count)
-            runs[n - 1].end++;
-        else
-            runs[n++] = (run){o, o + 1, count};
-    }
-    return n;
+    const eg__gather *g = &w->gather;
+    if (!w->backward)
+        return (shares){w->share[0] + row, w->share[1] + c->begin, 0, 0};
+    return (shares){w->share[0] + g->rows[row].first, w->share[1] + c->first, g->step[0], g->step[1]};
 }
 
-EG__CLONES static void add_share(float *restrict y, const float *restrict x, float share, int64_t n)
+EG__INLINE void average_vectors(int vectors, const eg__taps *t, const shares *s, const float *x, float *y, bool add)
 {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] += share * x[i];
+    eg__v8 sum[4];
+    for (int v = 0; v < vectors; v++)
+        sum[v] = add ? *(const eg__v8 *)(y + 8 * v) : (eg__v8){0};
+    for (int64_t r = 0; r < t->rows; r++, x += t->row_step)
+        for (int64_t c = 0; c < t->columns; c++) {
+            float share = s->rows[r * s->row_step] * s->columns[c * s->column_step];
+            for (int v = 0; v < vectors; v++)
+                sum[v] += share * *(const eg__v8 *)(x + c * t->column_step + 8 * v);
+        }
+    for (int v = 0; v < vectors; v++)
+        *(eg__v8 *)(y + 8 * v) = sum[v];
 }
 
-/* A tap in one output row and one run of it. Forward adds shares of x to y, backward shares of dy to dx. */
-static void average_tap(const pool_work *w, bool backward, int64_t x_row, int64_t y_row, eg__span columns, const run *r,
-                        int64_t rows)
+static float average_number(const eg__taps *t, const shares *s, const float *x)
 {
-    int64_t channels = w->plane.channels, stride = w->plane.win->stride[1];
-    int64_t begin = EG_MAX(columns.begin, r->begin), end = EG_MIN(columns.end, r->end),
-            step = stride == 1 ? end - begin : 1;
-    float share = 1.0f / (float)(rows * r->divisor);
-    for (int64_t o = begin; o < end; o += step) {
-        int64_t x_at = (x_row + o * stride + columns.first) * channels, y_at = (y_row + o) * channels;
-        add_share(w->out + (backward ? x_at : y_at), w->in + (backward ? y_at : x_at), share, step * channels);
-    }
+    float sum = 0.0f;
+    for (int64_t r = 0; r < t->rows; r++, x += t->row_step)
+        for (int64_t c = 0; c < t->columns; c++)
+            sum += s->rows[r * s->row_step] * s->columns[c * s->column_step] * x[c * t->column_step];
+    return sum;
 }
 
-static void average_row(const pool_work *w, bool backward, int64_t n, int64_t oh)
+EG__CLONES static void average_line(const line *l, const shares *s, const float *x, float *y, bool add)
 {
-    const eg__plane *p = &w->plane;
-    int64_t rows = divisor(p->win, 0, oh, p->in[0]), y_row = (n * p->out[0] + oh) * p->out[1];
-    for (int64_t kh = 0; kh < p->win->kernel[0]; kh++) {
-        int64_t x_row = (n * p->in[0] + oh * p->win->stride[0] + p->rows[kh].first) * p->in[1];
-        if (!eg__meets(p, kh, oh))
-            continue;
-        for (int64_t kw = 0; kw < p->win->kernel[1]; kw++)
-            for (int64_t i = 0; i < w->n_runs; i++)
-                average_tap(w, backward, x_row, y_row, p->columns[kw], &w->runs[i], rows);
+    for (int64_t k = 0; k < l->pieces; k++, x += l->source_step, y += l->target_step) {
+        int64_t i = 0;
+        for (; i + 32 <= l->n; i += 32)
+            average_vectors(4, &l->taps, s, x + i, y + i, add);
+        for (; i + 16 <= l->n; i += 16)
+            average_vectors(2, &l->taps, s, x + i, y + i, add);
+        for (; i + 8 <= l->n; i += 8)
+            average_vectors(1, &l->taps, s, x + i, y + i, add);
+        for (; i < l->n; i++)
+            y[i] = (add ? y[i] : 0.0f) + average_number(&l->taps, s, x + i);
     }
 }
 
 static void average_rows(void *arg, int64_t begin, int64_t end)
 {
     const pool_work *w = arg;
-    int64_t row = w->plane.out[1] * w->plane.channels;
-    memset(w->out + begin * row, 0, (size_t)((end - begin) * row) * sizeof(float));
     for (int64_t i = begin; i < end; i++)
-        average_row(w, false, i / w->plane.out[0], i % w->plane.out[0]);
+        for (int64_t c = 0; c < w->gather.n_columns; c++) {
+            const eg__run *columns = &w->gather.columns[c];
+            line l = line_of(w, i, columns);
+            shares s = shares_of(w, i % w->gather.to[0], columns);
+            average_line(&l, &s, w->in + l.source, w->out + l.target, w->add);
+        }
 }
 
-static void average_back_samples(void *arg, int64_t begin, int64_t end)
+static eg_status average(pool_work *w, const eg_tensor *in, eg_tensor *out)
 {
-    const pool_work *w = arg;
-    int64_t numbers = w->plane.in[0] * w->plane.in[1] * w->plane.channels;
-    if (!w->add)
-        memset(w->out + begin * numbers, 0, (size_t)((end - begin) * numbers) * sizeof(float));
-    for (int64_t n = begin; n < end; n++)
-        for (int64_t oh = 0; oh < w->plane.out[0]; oh++)
-            average_row(w, true, n, oh);
-}
-
-static eg_status average(const eg__window *win, const eg_tensor *x, const eg_tensor *y, const eg_tensor *in,
-                         eg_tensor *out, bool add, int64_t pieces, eg__body body)
-{
-    size_t bytes = (size_t)y->shape.dims[3] * sizeof(run);
-    pool_work w = {.runs = eg__pool_take(x->ctx, bytes), .add = add};
-    if (!w.runs)
+    const eg_tensor *x = w->backward ? out : in, *y = w->backward ? in : out;
+    int64_t rows = y->shape.dims[2], columns = y->shape.dims[3];
+    size_t bytes = (size_t)(rows + columns) * sizeof(float);
+    w->share[0] = eg__pool_take(x->ctx, bytes);
+    if (!w->share[0])
         return EG_ENOMEM;
-    w.n_runs = make_runs(w.runs, win, x->shape.dims[3], y->shape.dims[3]);
-    eg_status status = run_pool(&w, win, x, y, in, out, pieces, body);
-    eg__pool_give(x->ctx, w.runs, bytes);
+    w->share[1] = w->share[0] + rows;
+    for (int d = 0; d < 2; d++)
+        for (int64_t o = 0; o < y->shape.dims[2 + d]; o++)
+            w->share[d][o] = 1.0f / (float)divisor(w->win, d, o, x->shape.dims[2 + d]);
+    eg_status status = run_pool(w, in, out, average_rows);
+    eg__pool_give(x->ctx, w->share[0], bytes);
     return status;
 }
 
@@ -328,7 +360,8 @@ eg_status eg__cpu_avg_pool2d(const eg__window *win, const eg_tensor *x, eg_tenso
 {
     if (empty(x, y))
         return eg__ref_kernels.avg_pool2d(win, x, y);
-    return average(win, x, y, x, y, false, y->shape.dims[0] * y->shape.dims[2], average_rows);
+    pool_work w = {.win = win};
+    return average(&w, x, y);
 }
 
 eg_status eg__cpu_avg_pool2d_backward(const eg__window *win, const eg_tensor *dy, eg_tensor *dx, bool add)
@@ -340,5 +373,6 @@ eg_status eg__cpu_avg_pool2d_backward(const eg__window *win, const eg_tensor *dy
         eg_status status = written ? eg__cpu_avg_pool2d_backward(win, dy, written, false) : EG_ENOMEM;
         return eg__add_finish(&eg__dnnl_kernels, status, written, dx);
     }
-    return average(win, dx, dy, dy, dx, add, dx->shape.dims[0], average_back_samples);
+    pool_work w = {.win = win, .backward = true, .add = add};
+    return average(&w, dy, dx);
 }

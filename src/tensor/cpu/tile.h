@@ -15,8 +15,6 @@
 
 typedef float eg__v8 __attribute__((vector_size(32), aligned(4), may_alias));
 
-#define EG__INLINE static inline __attribute__((always_inline))
-
 /** What a tile is computed from: element (r, k) of the left side is a[r * a_row + k * a_step], row k of the right side
  *  is b + k * b_step. One of a's distances should be a constant 1. */
 typedef struct eg__tile_args {

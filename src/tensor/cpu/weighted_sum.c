@@ -26,6 +26,13 @@ EG__CLONES static void scale_line(float *y, const float *x, float w, int64_t n)
         y[i] = w * x[i];
 }
 
+EG__CLONES static void scale_two_lines(float *y, const float *x0, const float *x1, float w0, float w1, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = w0 * x0[i] + w1 * x1[i];
+}
+
 EG__CLONES static void mix_line(float *y, const float *x, float w, int64_t n)
 {
 #pragma omp simd
@@ -55,8 +62,11 @@ static void mix(void *arg, int64_t begin, int64_t end)
     for (int64_t at = begin; at < end; at += BLOCK) {
         int64_t n = EG_MIN(BLOCK, end - at);
         float *y = m->y + at;
-        scale_line(y, m->x[0] + at, m->w[0], n);
-        size_t i = 1;
+        size_t i = EG_MIN(m->n, 2);
+        if (m->n > 1)
+            scale_two_lines(y, m->x[0] + at, m->x[1] + at, m->w[0], m->w[1], n);
+        else
+            scale_line(y, m->x[0] + at, m->w[0], n);
         for (; i + 1 < m->n; i += 2)
             mix_two_lines(y, m->x[i] + at, m->x[i + 1] + at, m->w[i], m->w[i + 1], n);
         if (i < m->n)

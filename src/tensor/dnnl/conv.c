@@ -410,7 +410,7 @@ static eg_status backward_input(const eg__window *win, const eg_tensor *w, bool 
         EG_TRY(backward_turned(&turned, w, dy, dx, add, &done));
     if (done)
         return EG_OK;
-    if (is_depthwise(win, dx, dy) && is_dilated(win))
+    if (is_depthwise(win, dx, dy) && (is_dilated(win) || (prefers_own() && dy->dtype == EG_F32)))
         return dy->dtype == EG_BF16 ? eg__mixed_kernels.conv2d_backward_input(win, w, dy, dx, add)
                                     : eg__cpu_depthwise_backward_input(win, w, dy, dx, add);
     eg_tensor *written = eg__add_begin(dx, add);

@@ -1,8 +1,8 @@
 /*
- * tensor/cpu/pool.h - where the taps of a window meet a channels-last image.
+ * tensor/cpu/plane.h - where the taps of a window meet a channels-last image.
  */
-#ifndef EG_TENSOR_CPU_POOL_H
-#define EG_TENSOR_CPU_POOL_H
+#ifndef EG_TENSOR_CPU_PLANE_H
+#define EG_TENSOR_CPU_PLANE_H
 
 #include "tensor/cpu/cpu.h"
 
