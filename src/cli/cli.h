@@ -239,6 +239,8 @@ eg_status check_count(const char *text);
 eg_status check_sizes(const char *text);
 /** Of a text that was checked: the sizes of a sample, "3,32,32". */
 eg_shape sizes_of(const char *text);
+/** The shape of n such samples. */
+eg_shape batch_of(eg_shape sample, int64_t n);
 /** Of a text that was checked: "500k" is 500000. */
 int64_t count_of(const char *text);
 

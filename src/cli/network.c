@@ -126,7 +126,7 @@ eg_mutator *run_everything(eg_module *model)
     return mutator;
 }
 
-static eg_shape batch_of(eg_shape sample, int64_t n)
+eg_shape batch_of(eg_shape sample, int64_t n)
 {
     eg_shape batch = {.ndim = sample.ndim + 1, .dims = {n}};
     memcpy(&batch.dims[1], sample.dims, (size_t)sample.ndim * sizeof sample.dims[0]);

@@ -6,13 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static eg_shape batch_of_one(eg_shape sample)
-{
-    eg_shape batch = {.ndim = sample.ndim + 1, .dims = {1}};
-    memcpy(&batch.dims[1], sample.dims, (size_t)sample.ndim * sizeof(sample.dims[0]));
-    return batch;
-}
-
 /* ---- where models come from ---- */
 
 static eg_status load_weights(named_model *out, const char *path)
@@ -79,7 +72,7 @@ static eg_status build_space(eg_context *ctx, const network_options *options, na
             return eg_error_last()->code;
     }
     EG_CHECK(out->space, EG_ENOMEM, "out of memory");
-    out->input = batch_of_one(options->input);
+    out->input = batch_of(options->input, 1);
     out->model = build_network(ctx, options);
     out->choices = out->model ? run_everything(out->model) : NULL;
     return out->choices ? EG_OK : eg_error_last()->code;
@@ -129,7 +122,7 @@ static eg_status load_run_model(eg_context *ctx, const char *directory, named_mo
     network_options options = {0};
     eg_status status = network_options_of(run, directory, &options);
     if (status == EG_OK && out->model)
-        out->input = batch_of_one(options.input);
+        out->input = batch_of(options.input, 1);
     else if (status == EG_OK)
         status = build_space(ctx, &options, out);
     free(options.space_text);
@@ -177,7 +170,9 @@ static eg_status load_directory(eg_context *ctx, const char *directory, named_mo
 static eg_status load_model_file(eg_context *ctx, const char *path, named_model *out)
 {
     char weights[4096];
-    snprintf(weights, sizeof(weights), "%.*s.safetensors", (int)(strlen(path) - strlen(".json")), path);
+    int stem = (int)(strlen(path) - strlen(".json")),
+        n = snprintf(weights, sizeof(weights), "%.*s.safetensors", stem, path);
+    EG_CHECK(n >= 0 && (size_t)n < sizeof(weights), EG_EINVAL, "a path of %zu bytes, which is too long", strlen(path));
     out->model = eg_module_load_json(ctx, path);
     return out->model ? load_weights(out, weights) : eg_error_last()->code;
 }
@@ -204,7 +199,7 @@ static eg_status check_name(const char *name)
 
 eg_status load_named_model(eg_context *ctx, const char *name, const char *input, named_model *out)
 {
-    eg_shape given = input ? batch_of_one(sizes_of(input)) : (eg_shape){0};
+    eg_shape given = input ? batch_of(sizes_of(input), 1) : (eg_shape){0};
     *out = (named_model){.input = given};
     EG_TRY(eg_nas_register(ctx)); /* the classes that spaces are made of */
     eg_status status;

@@ -19,16 +19,11 @@ static const eg_method *method_called(const char *call)
     return NULL;
 }
 
-/* What stands after '=' in --replace. */
-typedef struct replacement {
-    const char *call;
-} replacement;
-
+/* The payload is what stands after '=' in --replace. */
 static eg_module *make_again(void *payload, eg_module *module, size_t index)
 {
-    const replacement *r = payload;
     (void)index;
-    return eg_module_from_text(module->ctx, r->call);
+    return eg_module_from_text(module->ctx, payload);
 }
 
 /* Rules in turn: one, and the '--at' that limits it. */
@@ -75,9 +70,9 @@ static eg_status plan_replace(eg_surgery *s, eg_context *ctx, const char *rule, 
         eg_module *options = eg_method_from_text(ctx, call);
         return options ? eg_surgery_apply_to(s, options, cls, at) : eg_error_last()->code;
     }
-    replacement with = {call};
     return eg_surgery_replace(
-        s, EG_POLICIES({.cls = cls, .replace = make_again, .payload = &with, .at = at, .name = rule}), false);
+        s, EG_POLICIES({.cls = cls, .replace = make_again, .payload = (char *)(uintptr_t)call, .at = at, .name = rule}),
+        false);
 }
 
 static eg_status plan_method(eg_surgery *s, eg_context *ctx, const char *call, const char *at)

@@ -179,11 +179,11 @@ static eg_status check_names(const list *l)
     return status;
 }
 
-static int64_t count_updates(const eg_optimizer *o)
+static uint64_t count_updates(const eg_optimizer *o)
 {
-    int64_t n = 0;
+    uint64_t n = 0;
     for (size_t i = 0; i < o->n_params; i++)
-        n += o->params[i].step;
+        n += (uint64_t)o->params[i].step; /* of a checkpoint they may be anything */
     return n;
 }
 

@@ -106,7 +106,7 @@ typedef struct eg__param_exchange {
     size_t n, capacity;
     size_t n_before;           /* what it had when this was planned */
     size_t n_after;            /* what it has, or will have, after the commit */
-    int64_t updates;           /* of all of them, by then */
+    uint64_t updates;          /* of all of them, by then */
     size_t *twins;             /* [n_before]: where each of those is after the commit; SIZE_MAX = gone */
     const eg__param *expected; /* what it has when this is exchanged, unless somebody else has been there */
 } eg__param_exchange;

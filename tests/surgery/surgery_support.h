@@ -150,4 +150,31 @@ static inline eg_module *same_linear(void *payload, eg_module *m, size_t index)
     return eg_linear(m->ctx, l->in_features, l->out_features, .no_bias = l->no_bias);
 }
 
+/* ---- numbers and notes ---- */
+
+static inline double largest_difference(eg_tensor *a, eg_tensor *b)
+{
+    assert_made(a);
+    assert_made(b);
+    assert_true(eg_shape_equal(eg_tensor_shape(a), eg_tensor_shape(b)));
+    size_t n = (size_t)eg_tensor_numel(a);
+    float *v = calloc(2 * n, sizeof(*v));
+    assert_ok(eg_tensor_read(a, v, n));
+    assert_ok(eg_tensor_read(b, v + n, n));
+    double most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)v[i] - v[n + i]));
+    free(v);
+    return most;
+}
+
+static inline bool is_noted(const eg_surgery *s, const char *text)
+{
+    for (size_t i = 0; eg_surgery_note_at(s, i) != NULL; i++) {
+        if (strstr(eg_surgery_note_at(s, i), text) != NULL)
+            return true;
+    }
+    return false;
+}
+
 #endif

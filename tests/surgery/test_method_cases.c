@@ -11,20 +11,6 @@ static eg_tensor *image(int64_t n, int64_t channels, int64_t size)
     return eg_randn(ctx, EG_SHAPE(n, channels, size, size));
 }
 
-static double largest_difference(eg_tensor *a, eg_tensor *b)
-{
-    assert_made(a);
-    assert_made(b);
-    assert_true(eg_shape_equal(eg_tensor_shape(a), eg_tensor_shape(b)));
-    eg_tensor *d = eg_abs(eg_sub(a, b));
-    float most = 0, *v = calloc((size_t)eg_tensor_numel(d), sizeof(*v));
-    assert_ok(eg_tensor_read(d, v, (size_t)eg_tensor_numel(d)));
-    for (int64_t i = 0; i < eg_tensor_numel(d); i++)
-        most = fmaxf(most, v[i]);
-    free(v);
-    return most;
-}
-
 static eg_surgery *apply(eg_module *m, eg_module *options)
 {
     eg_surgery *s = eg_surgery_new(m);

@@ -7,22 +7,6 @@
 
 enum { LENGTH = 4, WIDTH = 6, HEADS = 3 };
 
-static double largest_difference(eg_tensor *a, eg_tensor *b)
-{
-    assert_made(a);
-    assert_made(b);
-    assert_true(eg_shape_equal(eg_tensor_shape(a), eg_tensor_shape(b)));
-    size_t n = (size_t)eg_tensor_numel(a);
-    float *v = calloc(2 * n, sizeof(*v));
-    assert_ok(eg_tensor_read(a, v, n));
-    assert_ok(eg_tensor_read(b, v + n, n));
-    double most = 0;
-    for (size_t i = 0; i < n; i++)
-        most = fmax(most, fabs((double)v[i] - v[n + i]));
-    free(v);
-    return most;
-}
-
 /* Of 3 heads: 2^-4, 2^-8 of two, then 2^-2, the first of four. */
 static void fill_bias(float *bias, int64_t length)
 {

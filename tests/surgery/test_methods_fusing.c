@@ -6,22 +6,6 @@
 
 #include "engraft/methods.h"
 
-static double largest_difference(eg_tensor *a, eg_tensor *b)
-{
-    assert_made(a);
-    assert_made(b);
-    assert_true(eg_shape_equal(eg_tensor_shape(a), eg_tensor_shape(b)));
-    size_t n = (size_t)eg_tensor_numel(a);
-    float *v = calloc(2 * n, sizeof(*v));
-    assert_ok(eg_tensor_read(a, v, n));
-    assert_ok(eg_tensor_read(b, v + n, n));
-    double most = 0;
-    for (size_t i = 0; i < n; i++)
-        most = fmax(most, fabs((double)v[i] - v[n + i]));
-    free(v);
-    return most;
-}
-
 static eg_tensor *evaluate(eg_module *m, eg_tensor *x)
 {
     eg_module_train(m, false);
@@ -40,15 +24,6 @@ static void train_step(eg_module *m, eg_optimizer *o, eg_tensor *x)
     eg_tape_end(tape);
     assert_ok(eg_optimizer_step(o));
     eg_optimizer_zero_grad(o);
-}
-
-static bool is_noted(const eg_surgery *s, const char *text)
-{
-    for (size_t i = 0; eg_surgery_note_at(s, i) != NULL; i++) {
-        if (strstr(eg_surgery_note_at(s, i), text) != NULL)
-            return true;
-    }
-    return false;
 }
 
 /* ---- fuse_conv_bn_relu ---- */
